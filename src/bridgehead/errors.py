@@ -1,0 +1,45 @@
+"""The whole exception tree.
+
+    BridgeheadError
+    ├── SettingsError        the configuration cannot be used; carries every fault with its path
+    ├── ProtocolError        the peer broke MQTT; carries the reason code it is told
+    ├── RefusedError         a request was understood and refused; carries the reason
+    │   └── StaleEpochError  a pipeline of an earlier life asked; it must end
+    └── StartError           the node cannot start (a taken port, an unusable directory)
+
+Anything else that escapes is a bug of ours.
+"""
+
+from __future__ import annotations
+
+
+class BridgeheadError(Exception):
+    """Root of everything Bridgehead raises on purpose."""
+
+
+class SettingsError(BridgeheadError):
+    """The configuration cannot be used. ``faults`` lists (path in the file, what is wrong)."""
+
+    def __init__(self, faults: list[tuple[str, str]]) -> None:
+        self.faults = faults
+        super().__init__("\n".join(f"{path}: {fault}" if path else fault for path, fault in faults))
+
+
+class ProtocolError(BridgeheadError):
+    """The peer broke the protocol. ``reason`` is the MQTT 5 reason code that says how."""
+
+    def __init__(self, reason: int, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
+class RefusedError(BridgeheadError):
+    """A well-formed request that is refused; the text is the reason."""
+
+
+class StaleEpochError(RefusedError):
+    """A pipeline of an earlier life spoke; its epoch is over."""
+
+
+class StartError(BridgeheadError):
+    """The node cannot start; one line says why."""
