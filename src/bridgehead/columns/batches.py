@@ -1,0 +1,73 @@
+"""Small helpers on record batches that more than one package needs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bridgehead.columns.schema import MESSAGE, STORED
+
+Batch = pa.RecordBatch
+
+
+def constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
+    """A column that holds one value in every row."""
+    return pa.repeat(pa.scalar(value, kind), rows)
+
+
+def column_data(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Offsets (rows + 1, absolute) and bytes of a string or binary column, sliced or not, without a copy."""
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return ends, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+
+
+def weight(batch: Batch) -> int:
+    """Bytes a batch stands for in limits: its topics and payloads plus a fixed cost a row."""
+    total = 64 * batch.num_rows
+    for name in ("topic", "payload"):
+        ends, _ = column_data(batch.column(name))
+        total += int(ends[-1] - ends[0]) if len(batch) else 0
+    return total
+
+
+def checksum(batches: list[Batch]) -> int:
+    """CRC-32 over the topics and payloads of a part: what was staged is what the task made."""
+    crc = 0
+    for batch in batches:
+        for name in ("topic", "payload"):
+            ends, data = column_data(batch.column(name))
+            if len(batch):
+                lengths = np.diff(ends)
+                crc = zlib.crc32(np.ascontiguousarray(lengths), crc)
+                crc = zlib.crc32(data[ends[0] : ends[-1]], crc)
+    return crc
+
+
+def label(values: list[str], indices: npt.NDArray[np.int32]) -> pa.DictionaryArray:
+    """A dictionary column: which of a few values each row has."""
+    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(values, pa.string()))
+
+
+def concat(batches: list[Batch]) -> Batch:
+    """Several batches of one schema as one."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def message_rows(stored: Batch, first_offset: int, partition: int, node: str, bridges: Mapping[str, str]) -> Batch:
+    """STORED rows as the message table; ``bridges`` names the bridge of each route."""
+    rows = stored.num_rows
+    columns = {name: stored.column(name) for name in STORED.names}
+    routes = columns["route"]
+    owners = pa.array([bridges.get(route, "") for route in routes.dictionary.to_pylist()], pa.string())
+    columns["bridge"] = pa.DictionaryArray.from_arrays(routes.indices, owners).dictionary_decode()
+    columns["route"] = routes.dictionary_decode()
+    columns["client_id"] = columns["client_id"].dictionary_decode()
+    columns["node"] = constant(node, pa.string(), rows)
+    columns["journal_partition"] = constant(partition, pa.int32(), rows)
+    columns["journal_offset"] = pa.array(np.arange(first_offset, first_offset + rows, dtype=np.int64))
+    return pa.RecordBatch.from_arrays([columns[name] for name in MESSAGE.names], schema=MESSAGE)

@@ -1,0 +1,167 @@
+"""The gate between journal and outbox: exactly once, by offset range.
+
+A driver gets an epoch when it starts; everything an older one says is refused, so an orphan can do no harm. Its tasks stage
+parts (rows of one route, in journal order); its commit names the range [start, end) and every part. The commit is accepted if
+start is the consumed offset, a no-op if the range was consumed before, refused otherwise. Outbox rows and the consumed offset
+are one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bridgehead.columns.batches import Batch, checksum
+from bridgehead.errors import RefusedError, StaleEpochError
+from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.journal import Journal, Log
+from bridgehead.storage.outbox import Outbox
+
+MAX_STAGED_BYTES: Final = 1 << 30
+"""A driver that stages without committing is stopped here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Staged rows of one route: named by the task that made them, joined by ``order`` (journal order of their first row)."""
+
+    name: str
+    route: str
+    order: int
+    rows: int
+    checksum: int
+
+
+@dataclass(slots=True)
+class QueryStats:
+    """What the node knows of one query, for status and the demo's table."""
+
+    batches: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    last_rows: int = 0
+
+
+@dataclass(slots=True)
+class _Query:
+    planned: tuple[int, int] | None = None
+    staged: dict[str, list[Batch]] = field(default_factory=dict)
+    staged_bytes: int = 0
+    stats: QueryStats = field(default_factory=QueryStats)
+
+
+class Gate:
+    """Used from the node's event loop only; the Flight service brings its calls there."""
+
+    def __init__(self, engine: Engine, journal: Journal, outboxes: Mapping[str, Outbox]) -> None:
+        self._engine = engine
+        self._journal = journal
+        self._outboxes = outboxes
+        self._queries: dict[str, _Query] = {}
+        self.epoch = 0
+        self.on_commit: Callable[[str], None] = lambda log: None
+
+    def new_epoch(self) -> int:
+        """A new driver starts: whatever an older one staged is forgotten."""
+        self.epoch += 1
+        for query in self._queries.values():
+            query.planned, query.staged, query.staged_bytes = None, {}, 0
+        return self.epoch
+
+    def stats(self, log: str) -> QueryStats:
+        return self._query(log).stats
+
+    def begin(self, epoch: int, name: str) -> int:
+        """Where the query of this log starts: the consumed offset."""
+        return self._log(epoch, name).consumed
+
+    def latest(self, epoch: int, name: str, start: int, max_rows: int, max_bytes: int) -> int:
+        return self._log(epoch, name).plan(start, max_rows, max_bytes)
+
+    def plan(self, epoch: int, name: str, start: int, end: int) -> None:
+        """The reader says which range the running batch covers; the commit of this batch must name it."""
+        self._log(epoch, name)
+        query = self._query(name)
+        if query.planned != (start, end):
+            query.planned, query.staged, query.staged_bytes = (start, end), {}, 0
+
+    def planned(self, epoch: int, name: str) -> tuple[int, int]:
+        self._log(epoch, name)
+        planned = self._query(name).planned
+        if planned is None:
+            raise RefusedError(f"no batch of {name} is planned")
+        return planned
+
+    def read(self, epoch: int, incarnation: str, name: str, start: int, end: int) -> list[tuple[int, Batch]]:
+        log = self._log(epoch, name)
+        if incarnation != log.incarnation:
+            raise StaleEpochError(f"offsets of incarnation {incarnation} mean nothing here")
+        return log.read(start, end)
+
+    def stage(self, epoch: int, name: str, part: str, batches: list[Batch]) -> None:
+        """Keep a task's rows until the commit; a task that runs again replaces its part."""
+        self._log(epoch, name)
+        query = self._query(name)
+        size = sum(batch.nbytes for batch in batches)
+        if query.staged_bytes + size > MAX_STAGED_BYTES:
+            raise RefusedError(f"more than {MAX_STAGED_BYTES} bytes staged for {name}")
+        query.staged_bytes += size
+        query.staged[part] = batches
+
+    def commit(self, epoch: int, name: str, start: int, end: int, parts: Iterable[Part]) -> bool:
+        """True if the rows are in the outboxes now, False if they were before; anything else is refused."""
+        log = self._log(epoch, name)
+        query = self._query(name)
+        if end <= log.consumed:
+            query.staged, query.staged_bytes = {}, 0
+            return False
+        if start != log.consumed:
+            raise RefusedError(f"commit of [{start}, {end}) on {name}, which is consumed up to {log.consumed}")
+        outputs = []
+        for part in sorted(parts, key=lambda p: p.order):
+            batches = query.staged.get(part.name)
+            if batches is None:
+                raise RefusedError(f"part {part.name} was announced and never staged")
+            if sum(b.num_rows for b in batches) != part.rows or checksum(batches) != part.checksum:
+                raise RefusedError(f"part {part.name} is not what was announced")
+            outputs += [(part.route, batch) for batch in batches]
+        self.land(log, end, outputs)
+        query.planned, query.staged, query.staged_bytes = None, {}, 0
+        return True
+
+    def land(self, log: Log, end: int, outputs: list[tuple[str, Batch]]) -> None:
+        """Outbox rows and the consumed offset in one write; used by the commit and by the inline engine."""
+        changes = Changes()
+        stats = self._query(log.name).stats
+        for route, batch in outputs:
+            outbox = self._outboxes.get(route)
+            if outbox is None:
+                raise RefusedError(f"no route {route}")
+            outbox.land(changes, batch)
+            stats.rows_out += batch.num_rows
+        stats.batches += 1
+        stats.last_rows = end - log.consumed
+        stats.rows_in += end - log.consumed
+        log.consume(changes, end)
+        self._engine.write(changes)
+        for route in dict.fromkeys(route for route, _ in outputs):
+            self._outboxes[route].landed()
+        self.on_commit(log.name)
+
+    def release(self, epoch: int, name: str, end: int) -> None:
+        """The reader will never ask below ``end`` again: trim."""
+        changes = Changes()
+        self._log(epoch, name).trim(changes, end)
+        self._engine.write(changes)
+
+    def _log(self, epoch: int, name: str) -> Log:
+        if epoch != self.epoch:
+            raise StaleEpochError(f"epoch {epoch} is over, {self.epoch} runs")
+        log = self._journal.logs.get(name)
+        if log is None:
+            raise RefusedError(f"no log {name}")
+        return log
+
+    def _query(self, name: str) -> _Query:
+        return self._queries.setdefault(name, _Query())

@@ -1,0 +1,163 @@
+"""The rules of a route, after the transform: destination, user properties, hop count, retain, wire QoS.
+
+One vectorised function on Arrow batches, run in Spark's workers and in the node alike. No column is touched row by row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridgehead.columns.batches import Batch
+from bridgehead.columns.schema import OUTBOX, USER_PROPERTIES, USER_PROPERTY
+
+HOP_COUNT: Final = "hmq-bridge-hop-count"
+WHOLE_TOPIC: Final = "{#}"
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRules:
+    """What a route does to each of its messages. Plain values: it travels to Spark's workers as JSON."""
+
+    route: str
+    destination: str | None = None
+    user_properties: tuple[tuple[str, str], ...] = ()
+    preserve_retain: bool = False
+    max_qos: int = 2
+    persist: bool = True
+    count_hops: bool = True
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> RouteRules:
+        properties = tuple((key, text) for key, text in value["user_properties"])
+        return RouteRules(**{**value, "user_properties": properties})
+
+
+def apply(batch: Batch, rules: RouteRules) -> Batch:
+    """Rows of one route (any schema with the message columns) as OUTBOX rows, in the same order."""
+    rows = batch.num_rows
+    qos = batch.column("qos")
+    if qos.null_count:
+        qos = pc.fill_null(qos, 1)
+    if not rules.persist:
+        qos = pa.repeat(pa.scalar(0, pa.int32()), rows)
+    columns = {name: batch.column(name) for name in OUTBOX.names if name not in ("wire_qos",)}
+    columns["topic"] = _destination(batch.column("topic"), rules.destination)
+    columns["qos"] = qos
+    columns["wire_qos"] = qos if rules.max_qos >= 2 else pc.min_element_wise(qos, pa.scalar(rules.max_qos, pa.int32()))
+    if not rules.preserve_retain:
+        columns["retain"] = pa.repeat(pa.scalar(False), rows)
+    columns["user_properties"] = _user_properties(columns["user_properties"], rules)
+    return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
+
+
+def split_routes(batch: Batch) -> list[tuple[str, Batch]]:
+    """The rows of each route, order kept; a batch of one route is handed through as it is."""
+    column = batch.column("route")
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    names = column.dictionary.to_pylist()
+    indices = column.indices.to_numpy(zero_copy_only=False)
+    present = [names[0]] if len(names) == 1 else [names[i] for i in np.unique(indices)]
+    if len(present) == 1:
+        return [(present[0], batch)]
+    return [(name, batch.take(pa.array(np.flatnonzero(indices == names.index(name))))) for name in present]
+
+
+def _destination(topics: pa.Array, template: str | None) -> pa.Array:
+    """``{#}`` stands for the whole topic; a template without it is the topic of every row."""
+    if template is None or template == WHOLE_TOPIC:
+        return topics
+    pieces = template.split(WHOLE_TOPIC)
+    if len(pieces) == 1:
+        return pa.repeat(pa.scalar(template, pa.string()), len(topics))
+    parts: list[Any] = [pieces[0]]
+    for piece in pieces[1:]:
+        parts += [topics, piece]
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _user_properties(column: pa.Array, rules: RouteRules) -> pa.Array:
+    """The row's own in their order, then the route's, then the hop count, which replaces every one that came in."""
+    if column.null_count:
+        column = pc.fill_null(column, pa.scalar([], USER_PROPERTIES))
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    own = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    offsets = offsets - offsets[0]
+    if not rules.count_hops:
+        # A bridge with loop prevention switched off adds nothing, and passes the count on as it came.
+        return _joined(own, np.arange(len(own)), offsets, _structs(list(rules.user_properties)), None)
+    if len(own) == 0:
+        return _joined(own, np.arange(0), offsets, _structs([*rules.user_properties, (HOP_COUNT, "1")]), None)
+    is_hop = pc.equal(own.field("key"), HOP_COUNT).to_numpy(zero_copy_only=False)
+    hops = hop_counts(column)
+    kept = np.flatnonzero(~is_hop)
+    kept_before = np.concatenate(([0], np.cumsum(~is_hop)))
+    values, which = np.unique(hops + 1, return_inverse=True)
+    return _joined(
+        own,
+        kept,
+        kept_before[offsets],
+        _structs(list(rules.user_properties)),
+        (_structs([(HOP_COUNT, str(int(value))) for value in values]), which),
+    )
+
+
+def hop_counts(column: pa.Array) -> npt.NDArray[np.int64]:
+    """The hop count each row came with: its first hop property, 0 where there is none or it is not a number."""
+    hops = np.zeros(len(column), np.int64)
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    own = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    if len(own) == 0:
+        return hops
+    at = np.flatnonzero(pc.equal(own.field("key"), HOP_COUNT).to_numpy(zero_copy_only=False))
+    if len(at) == 0:
+        return hops
+    rows = np.searchsorted(offsets - offsets[0], at, side="right") - 1
+    first = np.unique(rows, return_index=True)[1]
+    texts = own.field("value").take(pa.array(at[first])).dictionary_encode()
+    numbers = np.array([_number(text) for text in texts.dictionary.to_pylist()], np.int64)
+    hops[rows[first]] = numbers[texts.indices.to_numpy()]
+    return hops
+
+
+def _number(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        return 0
+    return value if abs(value) < 2**31 else 0
+
+
+def _structs(pairs: list[tuple[str, str]]) -> pa.StructArray:
+    keys = pa.array([key for key, _ in pairs], pa.string())
+    return pa.StructArray.from_arrays([keys, pa.array([text for _, text in pairs], pa.string())], fields=list(USER_PROPERTY))
+
+
+def _joined(
+    own: pa.Array,
+    kept: npt.NDArray[np.int64],
+    offsets: npt.NDArray[np.int64],
+    added: pa.StructArray,
+    per_row: tuple[pa.StructArray, npt.NDArray[np.int64]] | None,
+) -> pa.Array:
+    """Each row's kept entries of ``own`` (kept[offsets[i]:offsets[i+1]]), then all of ``added``, then one of ``per_row``."""
+    rows = len(offsets) - 1
+    tail = len(added) + (per_row is not None)
+    if tail == 0 and len(kept) == len(own):
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), own, type=USER_PROPERTIES)
+    pool = pa.concat_arrays([own, added, *([per_row[0]] if per_row else [])])
+    new_offsets = offsets + np.arange(rows + 1) * tail
+    picks = np.empty(int(new_offsets[-1]), np.int64)
+    row_of_kept = np.repeat(np.arange(rows), np.diff(offsets))
+    picks[np.arange(len(kept)) + row_of_kept * tail] = kept
+    for i in range(len(added)):
+        picks[new_offsets[1:] - tail + i] = len(own) + i
+    if per_row is not None:
+        picks[new_offsets[1:] - 1] = len(own) + len(added) + per_row[1]
+    return pa.ListArray.from_arrays(pa.array(new_offsets.astype(np.int32)), pool.take(pa.array(picks)), type=USER_PROPERTIES)

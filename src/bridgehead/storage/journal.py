@@ -1,0 +1,116 @@
+"""The journal: append-only logs of accepted messages, read by offset range, trimmed when their reader has moved on.
+
+One log per Spark query. Offsets never repeat within an incarnation; a range may have holes. ``consumed`` is the offset below
+which everything has become outbox rows; only a commit moves it, in the same write as those rows.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bridgehead.columns.batches import Batch, concat
+from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.segments import Segments
+
+SHARED: Final = "shared"
+"""The log of all routes without a transform."""
+
+PARTITION: Final = 0
+
+
+class Log:
+    """One append-only log. Everything here runs on the node's event loop."""
+
+    def __init__(self, name: str, engine: Engine) -> None:
+        self.name = name
+        self._engine = engine
+        self._segments = Segments(engine, ("journal", name))
+        self.end = 0  # the offset the next row gets
+        self.visible = 0  # readers see rows below this: those whose promise is kept
+        self.consumed = 0  # rows below this have become outbox rows
+        self.weight = 0  # bytes held, for journal.maxBytes
+
+    @property
+    def incarnation(self) -> str:
+        return self._engine.incarnation
+
+    @property
+    def waiting(self) -> int:
+        """Rows that are in the journal and not yet in an outbox."""
+        return self.end - self.consumed
+
+    def append(self, changes: Changes, batch: Batch) -> int:
+        """Add STORED rows to the write; returns the offset of the first."""
+        start = self.end
+        self.weight += self._segments.append(changes, start, batch).weight
+        self.end += batch.num_rows
+        return start
+
+    def publish(self) -> None:
+        """What was appended so far is safe: readers may have it."""
+        self.visible = self.end
+        self._segments.merge_tail(touched_below=self.consumed)
+
+    def plan(self, start: int, max_rows: int, max_bytes: int) -> int:
+        """Where a batch that begins at ``start`` ends: at most max_rows and max_bytes, but at least one row if there is one."""
+        end, rows, size = start, 0, 0
+        for index in range(self._segments.index_of(start), len(self._segments)):
+            segment = self._segments[index]
+            first = max(segment.start, start)
+            take = min(segment.end, self.visible) - first
+            if take <= 0 or rows >= max_rows or size >= max_bytes:
+                break
+            row_weight = segment.weight / segment.rows
+            fits = min(max_rows - rows, int((max_bytes - size) / row_weight))
+            if fits < take:
+                return first + fits if fits or rows else first + 1
+            end, rows, size = first + take, rows + take, size + int(take * row_weight)
+        return max(end, start)
+
+    def read(self, start: int, end: int) -> list[tuple[int, Batch]]:
+        """The rows of [start, end): (offset of the first row, STORED batch), in order, gaps between entries possible."""
+        runs: list[tuple[int, list[Batch]]] = []
+        expected = -1
+        for index in range(self._segments.index_of(start), len(self._segments)):
+            segment = self._segments[index]
+            if segment.start >= end:
+                break
+            low, high = max(segment.start, start), min(segment.end, end)
+            batch = self._segments.batch(segment).slice(low - segment.start, high - low)
+            if low == expected:
+                runs[-1][1].append(batch)
+            else:
+                runs.append((low, [batch]))
+            expected = high
+        return [(first, concat(batches)) for first, batches in runs]
+
+    def consume(self, changes: Changes, end: int) -> None:
+        """Everything below ``end`` is outbox rows now, by the same write."""
+        self.consumed = end
+        changes.state[("consumed", self.name)] = end
+
+    def trim(self, changes: Changes, end: int) -> None:
+        """Forget whole segments below ``end``, never beyond what was consumed."""
+        limit = min(end, self.consumed)
+        while len(self._segments) and self._segments[0].end <= limit:
+            self.weight -= self._segments[0].weight
+            self._segments.drop_first(changes)
+
+
+class Journal:
+    """The logs of a node, and the bound on all of them together."""
+
+    def __init__(self, engine: Engine, max_bytes: int) -> None:
+        self._engine = engine
+        self.max_bytes = max_bytes
+        self.logs: dict[str, Log] = {}
+
+    def log(self, name: str) -> Log:
+        if name not in self.logs:
+            self.logs[name] = Log(name, self._engine)
+        return self.logs[name]
+
+    @property
+    def full(self) -> bool:
+        """The door is shut while this holds: reached only when a pipeline does not read."""
+        return sum(log.weight for log in self.logs.values()) >= self.max_bytes

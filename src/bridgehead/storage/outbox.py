@@ -1,0 +1,164 @@
+"""The outbox: one queue per route. Rows land, are polled in order with a marker, and leave when acknowledged.
+
+What is in flight is the set of marked rows, never a number kept beside it; whoever waits asks ``has_waiting``, so no
+wake-up can be missed. A reset returns marked rows to waiting; they are polled again first, because they come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from bridgehead.columns.batches import Batch
+from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.segments import Segment, Segments
+
+WAITING: Final = 0
+MARKED: Final = 1
+DONE: Final = 2
+
+Seqs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """A slice of consecutive rows, marked: sequence numbers [first, first + rows)."""
+
+    first: int
+    batch: Batch
+
+    @property
+    def rows(self) -> int:
+        return int(self.batch.num_rows)
+
+
+class Outbox:
+    """The queue of one route. Used from the node's event loop only."""
+
+    def __init__(self, route: str, engine: Engine, max_rows: int, max_bytes: int) -> None:
+        self.route = route
+        self._engine = engine
+        self._segments = Segments(engine, ("outbox", route))
+        self._marks: dict[int, npt.NDArray[np.uint8]] = {}  # by the segment's start: made when its first row is polled
+        self.max_rows = max_rows
+        self.max_bytes = max_bytes
+        self.end = 0  # the sequence number the next row gets
+        self.cursor = 0  # no row below this is waiting
+        self.weight = 0
+        self.entered = 0
+        self.delivered = 0
+        self.dropped: dict[str, int] = {}
+        self.on_waiting: Callable[[], None] = lambda: None
+
+    @property
+    def depth(self) -> int:
+        """Rows here, waiting or marked."""
+        gone = sum(int(np.count_nonzero(marks == DONE)) for marks in self._marks.values())
+        return sum(segment.rows for segment in self._segments) - gone
+
+    @property
+    def in_flight(self) -> int:
+        return sum(int(np.count_nonzero(marks == MARKED)) for marks in self._marks.values())
+
+    @property
+    def has_waiting(self) -> bool:
+        return self.cursor < self.end
+
+    def land(self, changes: Changes, batch: Batch) -> int:
+        """Add OUTBOX rows to the write; beyond the limit the newest are dropped and counted. Returns how many entered."""
+        room = self._room(batch.num_rows)
+        if room < batch.num_rows:
+            self.drop_counted("queue-full", batch.num_rows - room)
+            batch = batch.slice(0, room)
+        self.entered += batch.num_rows
+        if batch.num_rows:
+            self.weight += self._segments.append(changes, self.end, batch).weight
+            self.end += batch.num_rows
+        return int(batch.num_rows)
+
+    def _room(self, rows: int) -> int:
+        """How many of so many rows may land; counts exactly only when the limit is near."""
+        if self.weight >= self.max_bytes:
+            return 0
+        at_most = self.end - self._segments[0].start if len(self._segments) else 0
+        if at_most + rows <= self.max_rows:
+            return rows
+        return max(min(rows, self.max_rows - self.depth), 0)
+
+    def landed(self) -> None:
+        """The write with the landed rows was made: merge small ones and say that something waits."""
+        self._segments.merge_tail(touched_below=self.cursor)
+        if self.has_waiting:
+            self.on_waiting()
+
+    def drop_counted(self, reason: str, rows: int) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + rows
+
+    def poll(self, max_rows: int) -> Polled | None:
+        """Mark and return the next consecutive waiting rows of one batch, oldest first."""
+        index = self._segments.index_of(self.cursor)
+        while index < len(self._segments):
+            segment = self._segments[index]
+            marks = self._marks_of(segment)
+            low = max(self.cursor, segment.start) - segment.start
+            waiting = marks[low:] == WAITING
+            if waiting.any():
+                low += int(np.argmax(waiting))
+                blocked = marks[low : low + max_rows] != WAITING
+                count = int(np.argmax(blocked)) if blocked.any() else len(blocked)
+                marks[low : low + count] = MARKED
+                self.cursor = segment.start + low + count
+                return Polled(segment.start + low, self._segments.batch(segment).slice(low, count))
+            self.cursor = segment.end
+            index += 1
+        self.cursor = self.end
+        return None
+
+    def acknowledge(self, seqs: Seqs, *, delivered: bool = True) -> None:
+        """These rows are done and leave the outbox; a number that is not marked (any more) is ignored."""
+        done = self._set(seqs, MARKED, DONE)
+        if delivered:
+            self.delivered += done
+
+    def reset(self, seqs: Seqs) -> None:
+        """These rows were not delivered: waiting again, in their old place."""
+        if self._set(seqs, MARKED, WAITING):
+            self.cursor = min(self.cursor, int(seqs.min()))
+            self.on_waiting()
+
+    def _marks_of(self, segment: Segment) -> npt.NDArray[np.uint8]:
+        marks = self._marks.get(segment.start)
+        if marks is None:
+            marks = self._marks[segment.start] = np.zeros(segment.rows, np.uint8)
+        return marks
+
+    def _set(self, seqs: Seqs, old: int, new: int) -> int:
+        """Move rows from one state to another, segment by segment; segments that are all done leave."""
+        moved = 0
+        changes = Changes()
+        seqs = np.sort(seqs)
+        position = 0
+        while position < len(seqs):
+            index = self._segments.index_of(int(seqs[position]))
+            if index == len(self._segments):
+                break
+            segment = self._segments[index]
+            until = int(np.searchsorted(seqs, segment.end))
+            rows = seqs[position:until] - segment.start
+            position = max(until, position + 1)
+            rows = rows[rows >= 0]
+            marks = self._marks_of(segment)
+            rows = rows[marks[rows] == old]
+            marks[rows] = new
+            moved += len(rows)
+            if new == DONE and bool((marks == DONE).all()):
+                del self._marks[segment.start]
+                self.weight -= segment.weight
+                self._segments.drop(changes, index)
+        if changes.drops:
+            self._engine.write(changes)
+        return moved

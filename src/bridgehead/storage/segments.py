@@ -1,0 +1,97 @@
+"""A run of batches in rising order of their first row's number; small neighbours are merged so that a backlog stays cheap.
+
+A record batch costs kilobytes whatever it holds. Ticks of a quiet node bring a row or two each; without merging, a million
+waiting rows would cost gigabytes. Every FAN untouched neighbours of one level become one batch of the next level.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from bridgehead.columns.batches import Batch, concat, weight
+from bridgehead.storage.engine import Changes, Engine, Shelf
+
+FAN: Final = 32
+TOP_LEVEL: Final = 2
+SMALL_ROWS: Final = 64
+"""A batch above this many rows starts at the top level: it is never copied again."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """One batch: rows [start, start + rows)."""
+
+    start: int
+    rows: int
+    weight: int
+    level: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.rows
+
+
+class Segments:
+    """The batches of one shelf, found by row number."""
+
+    def __init__(self, engine: Engine, shelf: Shelf) -> None:
+        self._engine = engine
+        self._shelf = shelf
+        self._segments: list[Segment] = []
+        self._starts: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __getitem__(self, index: int) -> Segment:
+        return self._segments[index]
+
+    def batch(self, segment: Segment) -> Batch:
+        return self._engine.read(self._shelf, segment.start)
+
+    def append(self, changes: Changes, start: int, batch: Batch) -> Segment:
+        level = 0 if batch.num_rows < SMALL_ROWS else TOP_LEVEL
+        segment = Segment(start, batch.num_rows, weight(batch), level)
+        self._segments.append(segment)
+        self._starts.append(start)
+        changes.puts.append((self._shelf, start, batch))
+        return segment
+
+    def index_of(self, number: int) -> int:
+        """The index of the segment that holds ``number``, or of the first one behind it."""
+        index = bisect_right(self._starts, number) - 1
+        if index >= 0 and number < self._segments[index].end:
+            return index
+        return index + 1
+
+    def drop_first(self, changes: Changes) -> None:
+        segment = self._segments.pop(0)
+        self._starts.pop(0)
+        changes.drops.append((self._shelf, segment.start))
+
+    def drop(self, changes: Changes, index: int) -> None:
+        segment = self._segments.pop(index)
+        self._starts.pop(index)
+        changes.drops.append((self._shelf, segment.start))
+
+    def merge_tail(self, touched_below: int) -> None:
+        """Merge full runs of small segments at the tail that nobody has started to read (rows >= touched_below)."""
+        while len(self._segments) >= FAN:
+            run = self._segments[-FAN:]
+            level = run[0].level
+            contiguous = all(a.end == b.start for a, b in zip(run, run[1:], strict=False))
+            if level >= TOP_LEVEL or any(s.level != level for s in run) or run[0].start < touched_below or not contiguous:
+                return
+            merged = concat([self.batch(segment) for segment in run])
+            changes = Changes(drops=[(self._shelf, segment.start) for segment in run[1:]])
+            changes.puts.append((self._shelf, run[0].start, merged))
+            self._engine.write(changes)
+            segment = Segment(run[0].start, merged.num_rows, sum(s.weight for s in run), level + 1)
+            self._segments[-FAN:] = [segment]
+            self._starts[-FAN:] = [segment.start]
