@@ -6,9 +6,10 @@ which everything has become outbox rows; only a commit moves it, in the same wri
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from bridgehead.columns.batches import Batch, concat
+from bridgehead.columns.batches import Batch
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.segments import Segments
 
@@ -29,6 +30,7 @@ class Log:
         self.visible = 0  # readers see rows below this: those whose promise is kept
         self.consumed = 0  # rows below this have become outbox rows
         self.weight = 0  # bytes held, for journal.maxBytes
+        self.on_visible: Callable[[], None] = lambda: None  # more rows may be read
 
     @property
     def incarnation(self) -> str:
@@ -48,8 +50,11 @@ class Log:
 
     def publish(self) -> None:
         """What was appended so far is safe: readers may have it."""
+        if self.visible == self.end:
+            return
         self.visible = self.end
         self._segments.merge_tail(touched_below=self.consumed)
+        self.on_visible()
 
     def plan(self, start: int, max_rows: int, max_bytes: int) -> int:
         """Where a batch that begins at ``start`` ends: at most max_rows and max_bytes, but at least one row if there is one."""
@@ -68,21 +73,18 @@ class Log:
         return max(end, start)
 
     def read(self, start: int, end: int) -> list[tuple[int, Batch]]:
-        """The rows of [start, end): (offset of the first row, STORED batch), in order, gaps between entries possible."""
-        runs: list[tuple[int, list[Batch]]] = []
-        expected = -1
+        """The rows of [start, end): (offset of the first row, STORED batch), in order, gaps between entries possible.
+
+        Nothing is copied here, on the loop: whoever wants fewer, larger batches joins them elsewhere.
+        """
+        pieces: list[tuple[int, Batch]] = []
         for index in range(self._segments.index_of(start), len(self._segments)):
             segment = self._segments[index]
             if segment.start >= end:
                 break
             low, high = max(segment.start, start), min(segment.end, end)
-            batch = self._segments.batch(segment).slice(low - segment.start, high - low)
-            if low == expected:
-                runs[-1][1].append(batch)
-            else:
-                runs.append((low, [batch]))
-            expected = high
-        return [(first, concat(batches)) for first, batches in runs]
+            pieces.append((low, self._segments.batch(segment).slice(low - segment.start, high - low)))
+        return pieces
 
     def consume(self, changes: Changes, end: int) -> None:
         """Everything below ``end`` is outbox rows now, by the same write."""

@@ -18,6 +18,8 @@ FAN: Final = 32
 TOP_LEVEL: Final = 2
 SMALL_ROWS: Final = 64
 """A batch above this many rows starts at the top level: it is never copied again."""
+SMALL_BYTES: Final = 1 << 16
+"""The same for a batch above this many bytes: merging large payloads would only copy them, up to Arrow's 2 GiB."""
 
 
 @dataclass(slots=True)
@@ -56,8 +58,9 @@ class Segments:
         return self._engine.read(self._shelf, segment.start)
 
     def append(self, changes: Changes, start: int, batch: Batch) -> Segment:
-        level = 0 if batch.num_rows < SMALL_ROWS else TOP_LEVEL
-        segment = Segment(start, batch.num_rows, weight(batch), level)
+        size = weight(batch)
+        level = 0 if batch.num_rows < SMALL_ROWS and size < SMALL_BYTES else TOP_LEVEL
+        segment = Segment(start, batch.num_rows, size, level)
         self._segments.append(segment)
         self._starts.append(start)
         changes.puts.append((self._shelf, start, batch))
