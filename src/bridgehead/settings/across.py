@@ -1,0 +1,120 @@
+"""What one key alone cannot know: rules that span several keys.
+
+They look at the plain document and not at the finished model, because a model with one fault is never finished, and
+all faults are to be told at once. So nothing here trusts the shape of what it sees; a wrong shape the model tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bridgehead.settings.fault import Fault, Path, path_text
+from bridgehead.settings.listener import CONSOLE_PORT, USUAL_PORTS, is_loopback
+from bridgehead.settings.route import Direction, route_id
+
+_Mapping = dict[str, Any]
+
+
+def faults_across(document: object) -> Iterator[Fault]:
+    """Every rule between keys that the document breaks."""
+    root = _mapping(document)
+    yield from _anonymous_within_reach(root)
+    yield from _addresses_taken_twice(root)
+    for index, listener in _items(root.get("listeners")):
+        yield from _listener_of_its_type(listener, ("listeners", index))
+    seen: dict[str, int] = {}
+    for index, bridge in _items(root.get("bridges")):
+        name = bridge.get("id")
+        if isinstance(name, str) and seen.setdefault(name, index) != index:
+            yield Fault(("bridges", index, "id"), f"already the id of bridges[{seen[name]}]")
+        yield from _one_way_to_the_remote(bridge, ("bridges", index))
+        yield from _credentials(bridge, ("bridges", index))
+        yield from _routes_twice(bridge, ("bridges", index))
+
+
+def _anonymous_within_reach(root: _Mapping) -> Iterator[Fault]:
+    if "allowAnonymous" in _mapping(root.get("auth")):
+        return
+    for index, listener in _items(root.get("listeners")):
+        host = listener.get("host")
+        if isinstance(host, str) and not is_loopback(host):
+            yield Fault(
+                ("listeners", index, "host"),
+                "other machines can reach this address, and anybody may connect; auth.allowAnonymous: true allows that",
+            )
+
+
+def _addresses_taken_twice(root: _Mapping) -> Iterator[Fault]:
+    taken: dict[tuple[object, int], Path] = {}
+    doors: list[tuple[Path, _Mapping, int]] = [
+        (("listeners", index), listener, USUAL_PORTS.get(str(listener.get("type", "tcp")), 0))
+        for index, listener in _items(root.get("listeners"))
+    ]
+    for path, door, usual in [*doors, (("console",), _mapping(root.get("console")), CONSOLE_PORT)]:
+        port = _number(door.get("port", usual))
+        address = (door.get("host", "127.0.0.1"), port or 0)
+        if port and taken.setdefault(address, path) != path:
+            yield Fault((*path, "port"), f"{path_text(taken[address])} already listens on this host and port")
+
+
+def _listener_of_its_type(listener: _Mapping, path: Path) -> Iterator[Fault]:
+    kind = listener.get("type", "tcp")
+    if kind == "tcp" and listener.get("tls") is not None:
+        yield Fault((*path, "tls"), "a listener of type tcp has no TLS; use type tls")
+    if kind == "tls" and listener.get("tls") is None:
+        yield Fault((*path, "tls"), "required for type tls")
+    if kind in ("tcp", "tls") and listener.get("path") is not None:
+        yield Fault((*path, "path"), "only for type ws")
+
+
+def _one_way_to_the_remote(bridge: _Mapping, path: Path) -> Iterator[Fault]:
+    host, hosts = bridge.get("host"), bridge.get("hosts")
+    if host is None and hosts is None:
+        yield Fault((*path, "host"), "required, but missing (or give hosts)")
+    elif host is not None and hosts is not None:
+        yield Fault((*path, "hosts"), "give either host or hosts, not both")
+    elif hosts is not None and "port" in bridge:
+        yield Fault((*path, "port"), "belongs to host; with hosts each entry has its own port")
+
+
+def _credentials(bridge: _Mapping, path: Path) -> Iterator[Fault]:
+    # [MQTT-3.1.2-22] of MQTT 3.1.1; MQTT 5 allows a password alone
+    if bridge.get("mqttVersion") == "3.1.1" and bridge.get("password") is not None and bridge.get("username") is None:
+        yield Fault((*path, "password"), "MQTT 3.1.1 allows no password without a username")
+    tls = _mapping(bridge.get("bridgeTls"))
+    if (tls.get("certFile") is None) != (tls.get("keyFile") is None):
+        yield Fault((*path, "bridgeTls"), "certFile and keyFile belong together")
+
+
+def _routes_twice(bridge: _Mapping, path: Path) -> Iterator[Fault]:
+    seen: dict[str, Path] = {}
+    directions: tuple[tuple[str, Direction], ...] = (("localSubscriptions", "push"), ("remoteSubscriptions", "pull"))
+    for key, direction in directions:
+        for index, rule in _items(bridge.get(key)):
+            filters, destination, here = rule.get("filters"), rule.get("destination"), (*path, key, index)
+            if not isinstance(filters, list) or not all(isinstance(each, str) for each in filters):
+                continue
+            if destination is not None and not isinstance(destination, str):
+                continue
+            identity = route_id("", direction, filters, destination)
+            if seen.setdefault(identity, here) != here:
+                yield Fault(here, f"the same route as {path_text(seen[identity])}: equal filters and destination")
+
+
+def _number(value: object) -> int | None:
+    try:
+        return int(value) if isinstance(value, int | str) else None
+    except ValueError:
+        return None
+
+
+def _mapping(value: object) -> _Mapping:
+    return value if isinstance(value, dict) else {}
+
+
+def _items(value: object) -> Iterator[tuple[int, _Mapping]]:
+    """The mappings of a list with their positions; anything else is passed over."""
+    for index, each in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(each, dict):
+            yield index, each

@@ -1,0 +1,82 @@
+"""A bridge: one connection to a remote broker, and the routes that use it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, SecretStr
+
+from bridgehead.settings.part import (
+    UINT32_MAX,
+    Count,
+    Host,
+    MqttName,
+    MqttSecret,
+    MqttText,
+    Part,
+    Port,
+    Positive,
+    Seconds,
+    Whole,
+)
+from bridgehead.settings.route import LocalSubscription, RemoteSubscription, Route, route_of
+from bridgehead.settings.tls import BridgeTls
+
+USUAL_PORT = 1883
+
+
+def _mqtt_version(value: object) -> object:
+    """An environment variable can only say ``"5"``."""
+    return 5 if value == "5" and isinstance(value, str) else value
+
+
+class BridgeWebsocketConfig(Part):
+    """MQTT inside WebSocket towards the remote broker."""
+
+    path: Annotated[str, Field(pattern=r"^/")] = "/mqtt"
+    sub_protocol: Annotated[str, Field(min_length=1)] = "mqtt"
+
+
+class RemoteHost(Part):
+    """One address of the remote broker."""
+
+    host: Host
+    port: Port = USUAL_PORT
+
+
+class Bridge(Part):
+    """Everything that is known about one remote broker."""
+
+    id: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]+$", max_length=500)]
+    host: Host | None = None  # exactly one of host and hosts is given
+    hosts: Annotated[tuple[RemoteHost, ...], Field(min_length=1)] | None = None
+    port: Port = USUAL_PORT  # of host
+    client_id: MqttName = Field(default_factory=lambda data: str(data["id"]))
+    mqtt_version: Annotated[Literal[5, "3.1.1"], BeforeValidator(_mqtt_version)] = 5
+    keep_alive: Annotated[Whole, Field(ge=0, le=65_535)] = 60  # seconds; 0 = none
+    session_expiry: Annotated[Whole, Field(ge=0, le=UINT32_MAX)] = 3600  # seconds; the exactly-once window
+    clean_start: bool = False
+    username: MqttText | None = None
+    password: MqttSecret | None = None
+    bridge_tls: BridgeTls | None = None
+    bridge_websocket_config: BridgeWebsocketConfig | None = None
+    proxy: SecretStr | None = None  # an address that may carry credentials
+    persist: bool = True
+    loop_prevention_enabled: bool = True
+    loop_prevention_hop_count: Annotated[Whole, Field(ge=1, le=100)] = 1
+    no_local: bool = True
+    watchdog: Seconds | None = None  # None = max(30, 1.5 x keepAlive)
+    tier2_limit: Count = Field(default=10_000, alias="tier2Limit")  # messages of each route
+    rate_limit: Positive | None = None  # messages/s towards the remote
+    local_subscriptions: tuple[LocalSubscription, ...] = ()
+    remote_subscriptions: tuple[RemoteSubscription, ...] = ()
+
+    def addresses(self) -> tuple[tuple[str, int], ...]:
+        """Where the remote broker may be reached, in the order to try."""
+        if self.hosts is not None:
+            return tuple((each.host, each.port) for each in self.hosts)
+        return ((self.host, self.port),) if self.host is not None else ()
+
+    def routes(self) -> list[Route]:
+        """The routes of this bridge, push before pull, each in the order of the file."""
+        return [route_of(self.id, rule) for rule in (*self.local_subscriptions, *self.remote_subscriptions)]

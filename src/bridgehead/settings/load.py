@@ -1,0 +1,99 @@
+"""From a file to settings, or to every fault in it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+from pydantic import BaseModel, ValidationError
+
+from bridgehead.errors import SettingsError
+from bridgehead.settings import fault
+from bridgehead.settings.across import faults_across
+from bridgehead.settings.document import Document, UnreadableError, read_document
+from bridgehead.settings.fault import Fault, faults_of_model, located
+from bridgehead.settings.model import Settings
+from bridgehead.settings.notyet import faults_not_yet
+
+MAX_FILE_BYTES = 4 * 2**20  # a configuration is written by people
+
+
+def load(path: Path, env: Mapping[str, str]) -> Settings:
+    """The settings in a YAML file; raises SettingsError with everything that is wrong with it."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_FILE_BYTES + 1)
+        if len(raw) > MAX_FILE_BYTES:
+            raise SettingsError([(str(path), f"larger than {MAX_FILE_BYTES} bytes")])
+        text = raw.decode("utf-8-sig")
+    except OSError as error:
+        raise SettingsError([(str(path), f"cannot be read: {error.strerror or error}")]) from None
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise SettingsError([(f"{path} (line {line})", "not UTF-8 text")]) from None
+    return parse(text, env)
+
+
+def parse(text: str, env: Mapping[str, str]) -> Settings:
+    """The settings in YAML text."""
+    try:
+        document = read_document(text, env)
+    except UnreadableError as error:
+        raise SettingsError([(error.where, str(error))]) from None
+    return _settings(document)
+
+
+def from_document(document: Mapping[str, object]) -> Settings:
+    """The settings in plain data with the keys of the file; for callers that have no file."""
+    return _settings(Document(value=dict(document)))
+
+
+def default_settings() -> Settings:
+    """What a node does when it is told nothing."""
+    return from_document({})
+
+
+def _settings(document: Document) -> Settings:
+    content = {} if document.value is None else document.value
+    faults = list(document.faults)
+    settings = None
+    if isinstance(content, dict):
+        try:
+            settings = Settings.model_validate(content)
+        except ValidationError as error:
+            faults += _new(faults, faults_of_model(error.errors(include_url=False, include_input=False), _known_keys()))
+        faults += _new(faults, list(faults_across(content)))
+        faults += _new(faults, list(faults_not_yet(content)))
+    elif not faults:
+        faults.append(Fault((), "the file must hold a mapping of keys to values"))
+    if settings is None or faults:
+        raise SettingsError(_in_order_of_the_file(faults, document.lines))
+    return settings
+
+
+def _new(known: list[Fault], more: list[Fault]) -> list[Fault]:
+    """Those that are not the consequence of what is already known about the same place."""
+    paths = {each.path for each in known}
+    return [each for each in more if each.path not in paths]
+
+
+def _in_order_of_the_file(faults: list[Fault], lines: Mapping[fault.Path, int]) -> list[tuple[str, str]]:
+    told = [(*located(each.path, lines), each.text) for each in faults]
+    return [(path, text) for path, _, text in sorted(told, key=lambda each: each[1])]
+
+
+@cache
+def _known_keys() -> frozenset[str]:
+    return frozenset(_keys(Settings))
+
+
+def _keys(annotation: object) -> Iterator[str]:
+    """Every key that any part of the settings knows, to guess what a mistyped one was meant to be."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        for field in annotation.model_fields.values():
+            yield field.alias or ""
+            yield from _keys(field.annotation)
+    for inner in get_args(annotation):
+        yield from _keys(inner)

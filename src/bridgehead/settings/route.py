@@ -1,0 +1,125 @@
+"""A route: one rule of a bridge, push (local to remote) or pull (remote to local)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from bridgehead.settings.keeping import Strategy
+from bridgehead.settings.part import Count, FilePath, MqttName, MqttText, Part, QoS, Seconds, Size
+from bridgehead.settings.pipeline import Engine
+from bridgehead.settings.topics import Destination, Filter
+
+Direction = Literal["push", "pull"]
+
+
+def _no_repeats(filters: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(filters)) != len(filters):
+        raise ValueError("the same filter is given more than once")
+    return filters
+
+
+Filters = Annotated[tuple[Filter, ...], Field(min_length=1), AfterValidator(_no_repeats)]
+
+
+class UserProperty(Part):
+    """One MQTT 5 user property that a route adds to its messages."""
+
+    key: MqttName
+    value: MqttText
+
+
+class Transform(Part):
+    """What the user's pipeline does with the messages of one route."""
+
+    sql: Annotated[str, Field(min_length=1)]
+    options: dict[str, Any] = Field(default={}, repr=False)
+    output_mode: Literal["append", "update", "complete"] = "append"
+    on_error: Annotated[str, Field(min_length=1)] = "fail"
+
+
+class Archive(Part):
+    """Where a copy of the messages of one route is kept."""
+
+    path: FilePath
+    format: Annotated[str, Field(min_length=1)] = "parquet"
+    partition_by: tuple[Annotated[str, Field(min_length=1)], ...] = ("date",)
+
+
+class Subscription(Part):
+    """What both directions can say."""
+
+    filters: Filters
+    destination: Destination | None = None  # None = keep the topic
+    custom_user_properties: tuple[UserProperty, ...] = ()
+    preserve_retain: bool = False
+    max_qos: QoS = Field(default=2, alias="maxQoS")
+    queue_limit: Count | None = None  # None = queuedMessages.maxQueuedMessages
+    max_queue_bytes: Size | None = None  # None = queuedMessages.maxQueueBytes
+    strategy: Strategy | None = None  # None = queuedMessages.strategy
+    max_age: Seconds | None = None  # None = messages never grow too old
+    engine: Engine | None = None  # None = pipeline.engine
+    transform: Transform | None = None
+    archive: Archive | None = None
+
+
+class LocalSubscription(Subscription):
+    """A push rule: what leaves for the remote broker."""
+
+    excludes: tuple[Filter, ...] = ()
+
+
+class RemoteSubscription(Subscription):
+    """A pull rule: what is fetched from the remote broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A rule with its identity, as the rest of the node knows it."""
+
+    id: str  # stable while direction, filters and destination are; never taken apart
+    bridge: str
+    direction: Direction
+    filters: tuple[str, ...]
+    destination: str | None  # None = keep the topic
+    excludes: tuple[str, ...]  # push only
+    custom_user_properties: tuple[tuple[str, str], ...]
+    preserve_retain: bool
+    max_qos: int
+    queue_limit: int | None  # None only before Settings.routes() filled in the node's bounds
+    max_queue_bytes: int | None
+    engine: Engine | None
+
+
+def route_id(bridge: str, direction: Direction, filters: Sequence[str], destination: str | None) -> str:
+    """The identity of a route as text.
+
+    The digest is over canonical JSON, so no two different rules can run into the same text by joining their parts.
+    """
+    canonical = json.dumps([direction, sorted(filters), destination], ensure_ascii=True, separators=(",", ":"))
+    return f"{bridge}.{direction}.{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
+
+def route_of(bridge: str, rule: Subscription) -> Route:
+    """The route that a rule of a bridge describes."""
+    push = isinstance(rule, LocalSubscription)
+    direction: Direction = "push" if push else "pull"
+    return Route(
+        id=route_id(bridge, direction, rule.filters, rule.destination),
+        bridge=bridge,
+        direction=direction,
+        filters=rule.filters,
+        destination=rule.destination,
+        excludes=rule.excludes if isinstance(rule, LocalSubscription) else (),
+        custom_user_properties=tuple((each.key, each.value) for each in rule.custom_user_properties),
+        preserve_retain=rule.preserve_retain,
+        max_qos=rule.max_qos,
+        queue_limit=rule.queue_limit,
+        max_queue_bytes=rule.max_queue_bytes,
+        engine=rule.engine,
+    )
