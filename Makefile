@@ -1,0 +1,53 @@
+# Everything starts from Python 3.11 with its venv module; each target sets up what it needs in .venv.
+# ARGS are handed on: make run ARGS=--help, make test ARGS="-k journal"
+
+PYTHON ?= python3
+VENV   := .venv
+PIP    := $(VENV)/bin/python -m pip --quiet --no-input --disable-pip-version-check install -c constraints.txt
+ARGS   ?=
+
+# Debian keeps mosquitto in a directory that is not on everybody's path.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+.PHONY: help install run test check bench
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make install   set up .venv with everything a node needs"
+	@echo "make run       a node, a remote broker and a stream of messages to look at"
+	@echo "make test      the tests"
+	@echo "make check     ruff and mypy"
+	@echo "make bench     the benchmarks"
+
+install: $(VENV)/.ready-to-run
+
+run: $(VENV)/.ready-to-run
+	$(VENV)/bin/bridgehead demo $(ARGS)
+
+# Without mosquitto the tests that need it are left out, unless BRIDGEHEAD_REQUIRE_MOSQUITTO says that this is a fault.
+test: $(VENV)/.ready-to-develop
+	@if scripts/need-mosquitto; then $(VENV)/bin/python -m pytest $(ARGS); \
+	elif [ -n "$$BRIDGEHEAD_REQUIRE_MOSQUITTO" ]; then echo "mosquitto is required here" >&2; exit 1; \
+	else $(VENV)/bin/python -m pytest -m "not mosquitto" $(ARGS); fi
+
+check: $(VENV)/.ready-to-develop
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/.ready-to-develop
+	$(VENV)/bin/python -m benchmarks $(ARGS)
+
+# setuptools first and without build isolation: what builds the package is pinned like everything else.
+$(VENV)/.ready-to-run: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.ready-to-develop: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $@ $(VENV)/.ready-to-run
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or later is needed" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "Python's venv module is needed (Debian: python3-venv)" >&2; exit 1; }
