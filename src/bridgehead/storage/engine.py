@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,10 +28,10 @@ class Engine(Protocol):
     """Names the life of the offsets: another one means that offsets of the old one mean nothing any more."""
 
     def write(self, changes: Changes) -> None:
-        """Apply atomically; reads see it at once, its promise is kept when ``synced`` returns."""
+        """Apply atomically; reads see it at once, its promise is kept when ``when_synced`` calls back."""
 
-    async def synced(self) -> None:
-        """Return when everything written so far survives what this engine promises to survive."""
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call back when everything written so far survives what this engine promises to survive."""
 
     def read(self, shelf: Shelf, number: int) -> Batch: ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bridgehead.columns.batches import Batch
@@ -26,8 +26,8 @@ class MemoryEngine:
             del self._shelves[shelf][number]
         self._state.update(changes.state)
 
-    async def synced(self) -> None:
-        return
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        callback()
 
     def read(self, shelf: Shelf, number: int) -> Batch:
         return self._shelves[shelf][number]

@@ -12,8 +12,9 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from bridgehead.columns.batches import Batch
+from bridgehead.columns.batches import Batch, concat
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.segments import Segment, Segments
 
@@ -117,6 +118,18 @@ class Outbox:
             index += 1
         self.cursor = self.end
         return None
+
+    def rows(self, seqs: Seqs) -> Batch:
+        """Rows that are here, by number, in the order asked for."""
+        pieces = []
+        position = 0
+        while position < len(seqs):
+            segment = self._segments[self._segments.index_of(int(seqs[position]))]
+            inside = (seqs[position:] >= segment.start) & (seqs[position:] < segment.end)
+            count = len(inside) if inside.all() else int(np.argmin(inside))
+            pieces.append(self._segments.batch(segment).take(pa.array(seqs[position : position + count] - segment.start)))
+            position += count
+        return concat(pieces)
 
     def acknowledge(self, seqs: Seqs, *, delivered: bool = True) -> None:
         """These rows are done and leave the outbox; a number that is not marked (any more) is ignored."""

@@ -1,0 +1,315 @@
+"""The broker: who is connected, what they sent in this tick, and the acknowledgements due for it.
+
+Every connection scans what it reads into one intake. Once per turn of the event loop the intake becomes one batch: columns
+are built, the distributor decides, the journal is written, and when that write keeps its promise the acknowledgements leave,
+each connection's in the order of its packets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bridgehead.broker.connection import Connection
+from bridgehead.broker.distributor import Distributor, clients_of, single_client
+from bridgehead.broker.session import NEVER, ClientSession
+from bridgehead.clock import monotonic, now_us
+from bridgehead.columns.batches import Batch
+from bridgehead.columns.schema import WIRE
+from bridgehead.pipeline.door import Door
+from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.journal import Journal
+from bridgehead.session.rows import wire_batch
+from bridgehead.wire.intake import Intake
+from bridgehead.wire.kernels_scan import CONN
+from bridgehead.wire.packets import Connack, Connect, Subscribe, Unsubscribe, Will
+from bridgehead.wire.reason import Reason
+from bridgehead.wire.topicnames import share_of
+
+INTAKE_BYTES: Final = 32 * 1024 * 1024
+"""A tick ends early when this much has come in: a batch stays far below Arrow's 2 GiB."""
+SWEEP_EVERY: Final = 1.0
+CLIENT_WINDOW: Final = 65_535
+
+
+class Broker:
+    """Owns connections, sessions and the tick."""
+
+    def __init__(self, engine: Engine, journal: Journal, doors: list[Door], max_rows: int, max_bytes: int) -> None:
+        self.intake = Intake()
+        self.distributor = Distributor(lambda: doors)
+        self.sessions: dict[str, ClientSession] = {}
+        self.connections: dict[int, Connection] = {}
+        self.by_client: dict[str, Connection] = {}
+        self.received_rows = 0
+        self.refusals: dict[str, int] = {}
+        self.on_journal: Callable[[], None] = lambda: None
+        self._engine = engine
+        self._journal = journal
+        self._limits = (max_rows, max_bytes)
+        self._reads: list[tuple[Connection, bytes]] = []  # acknowledgements due for what is in the intake, in order
+        self._tick_due = False
+        self._next_number = 1
+        self._held: set[Connection] = set()  # connections not read from while the journal is full
+        self._loop = asyncio.get_running_loop()
+        self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep)
+        self._wills: dict[str, asyncio.TimerHandle] = {}
+
+    # -- the tick -----------------------------------------------------------------------------------------------------
+
+    def new_connection(self) -> Connection:
+        self._next_number += 1
+        return Connection(self, self._next_number)
+
+    def received(self, connection: Connection, replies: bytes) -> None:
+        """A connection has scanned a run into the intake; ``replies`` are due when it is safe."""
+        self._reads.append((connection, replies))
+        if self.intake.bytes_used > INTAKE_BYTES:
+            self.flush()
+        elif not self._tick_due:
+            self._tick_due = True
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._tick_due = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Everything in the intake goes its way now."""
+        if not self._reads:
+            return
+        reads, self._reads = self._reads, []
+        if self.intake.rows_used:
+            rows = self.intake.take()
+            batch = wire_batch(rows)
+            names = {connection.number: connection.client_id for connection, _ in reads}
+            self._accept(batch, clients_of(rows.rows[:, CONN], names.__getitem__))
+        self._engine.when_synced(lambda: self._acknowledge(reads))
+        if self._journal.full:
+            self._hold([connection for connection, _ in reads])
+
+    def publish(self, batch: Batch, client_id: str) -> None:
+        """Rows of WIRE form from inside the node (a pull route, a will), as if a client had published them."""
+        self._accept(batch, single_client(client_id, batch.num_rows))
+
+    def _accept(self, batch: Batch, clients: pa.DictionaryArray) -> None:
+        changes = Changes()
+        self.received_rows += batch.num_rows
+        self.distributor.distribute(changes, batch, clients, now_us())
+        if changes.puts:
+            self._engine.write(changes)
+            self._engine.when_synced(self._journal_safe)
+        dirty, self.distributor.dirty = self.distributor.dirty, {}
+        for session in dirty.values():
+            self.pump(session)
+
+    def _journal_safe(self) -> None:
+        for log in self._journal.logs.values():
+            log.publish()
+        self.on_journal()
+
+    def _acknowledge(self, reads: list[tuple[Connection, bytes]]) -> None:
+        for connection, replies in reads:
+            connection.reply(replies)
+
+    def _hold(self, connections: list[Connection]) -> None:
+        """The journal is full: stop reading from those who fill it until there is room."""
+        for connection in connections:
+            connection.link.pause_reading()
+            self._held.add(connection)
+
+    def journal_has_room(self) -> None:
+        if self._held and not self._journal.full:
+            held, self._held = self._held, set()
+            for connection in held:
+                connection.link.resume_reading()
+
+    # -- connections and sessions -------------------------------------------------------------------------------------
+
+    def connection_opened(self, connection: Connection) -> None:
+        self.connections[connection.number] = connection
+
+    def connect(self, connection: Connection, packet: Connect) -> Connack:
+        """Decide on a CONNECT: take over, resume or start a session."""
+        properties: dict[str, object] = {}
+        client_id = packet.client_id
+        if not client_id:
+            if packet.protocol_level < 5 and not packet.clean_start:
+                return Connack(False, Reason.CLIENT_IDENTIFIER_NOT_VALID)  # [MQTT-3.1.3-8]
+            client_id = f"auto-{secrets.token_hex(8)}"
+            properties["assigned_client_identifier"] = client_id
+        if "authentication_method" in packet.properties:
+            return Connack(False, Reason.BAD_AUTHENTICATION_METHOD)
+        connection.client_id = client_id
+        previous = self.by_client.get(client_id)
+        if previous is not None:
+            previous.taken_over()
+            self._detach(previous)
+        session = self.sessions.get(client_id)
+        present = session is not None and not packet.clean_start
+        if not present:
+            if session is not None:
+                self._discard(session)
+            session = ClientSession(client_id, *self._limits)
+            self.sessions[client_id] = session
+        assert session is not None
+        session.expiry = _session_expiry(packet)
+        session.ended_at = None
+        connection.session = session
+        self.by_client[client_id] = connection
+        pending = self._wills.pop(client_id, None)
+        if pending is not None:
+            pending.cancel()
+        if packet.protocol_level == 5:
+            properties["shared_subscription_available"] = 0
+        return Connack(present, Reason.SUCCESS, properties)
+
+    def connected(self, connection: Connection, packet: Connect) -> None:
+        """CONNACK has been written: the session may speak."""
+        session = connection.session
+        assert session is not None
+        window = packet.properties.get("receive_maximum", CLIENT_WINDOW)
+        max_packet = packet.properties.get("maximum_packet_size", 0)
+        assert isinstance(window, int)
+        assert isinstance(max_packet, int)
+        session.attach(connection.link, connection.version, window, max_packet, now_us())
+
+    def connection_closed(self, connection: Connection) -> None:
+        self.flush()
+        self.connections.pop(connection.number, None)
+        self._held.discard(connection)
+        self._detach(connection)
+
+    def _detach(self, connection: Connection) -> None:
+        session = connection.session
+        if session is None:
+            return
+        connection.session = None
+        self.by_client.pop(connection.client_id, None)
+        session.detach()
+        session.ended_at = monotonic()
+        if connection.will is not None:
+            self._will_later(connection.client_id, connection.will, session.expiry)
+            connection.will = None
+        if session.expiry == 0:
+            self._discard(session)
+
+    def _discard(self, session: ClientSession) -> None:
+        for topic_filter in list(session.subscriptions):
+            self.distributor.unsubscribe(session, topic_filter)
+        if self.sessions.get(session.client_id) is session:
+            del self.sessions[session.client_id]
+
+    def _will_later(self, client_id: str, will: Will, session_expiry: int) -> None:
+        delay = will.properties.get("will_delay_interval", 0)
+        assert isinstance(delay, int)
+        delay = min(delay, session_expiry)
+        if delay:
+            self._wills[client_id] = self._loop.call_later(delay, self._publish_will, client_id, will)
+        else:
+            self._publish_will(client_id, will)
+
+    def _publish_will(self, client_id: str, will: Will) -> None:
+        self._wills.pop(client_id, None)
+        self.publish(_will_row(will), client_id)
+
+    def client_acked(self, connection: Connection, acks: npt.NDArray[np.int64]) -> None:
+        if connection.session is not None:
+            connection.session.acked(acks, now_us())
+
+    def pump(self, session: ClientSession) -> None:
+        session.pump(now_us())
+
+    def subscribe(self, connection: Connection, packet: Subscribe) -> list[Reason]:
+        session = connection.session
+        assert session is not None
+        identifier = packet.properties.get("subscription_identifier", 0)
+        assert isinstance(identifier, int)
+        reasons = []
+        self._new_filters = set()
+        for wish in packet.subscriptions:
+            if share_of(wish.filter)[0] is not None:
+                reasons.append(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
+                continue
+            if self.distributor.subscribe(session, wish, identifier):
+                self._new_filters.add(wish.filter)
+            reasons.append(Reason(wish.qos))
+        return reasons
+
+    def send_retained(self, connection: Connection, packet: Subscribe) -> None:
+        """The retained messages a new subscription is due, after its SUBACK."""
+        session = connection.session
+        assert session is not None
+        for wish in packet.subscriptions:
+            if wish.filter not in session.subscriptions or wish.retain_handling == 2:
+                continue
+            if wish.retain_handling == 1 and wish.filter not in self._new_filters:
+                continue
+            identifier = session.identifiers[wish.filter]
+            for row in self.distributor.retained.matching(wish.filter):
+                qos = pa.array([min(row.column("qos")[0].as_py(), wish.qos)], pa.int32())
+                at = row.schema.get_field_index("wire_qos")
+                session.queue(row.set_column(at, row.schema.field(at), qos), (identifier,) if identifier else ())
+        self.pump(session)
+
+    def unsubscribe(self, connection: Connection, packet: Unsubscribe) -> list[Reason]:
+        session = connection.session
+        assert session is not None
+        known = [self.distributor.unsubscribe(session, one) for one in packet.filters]
+        return [Reason.SUCCESS if one else Reason.NO_SUBSCRIPTION_EXISTED for one in known]
+
+    def count_refusal(self, reason: int) -> None:
+        name = Reason(reason).name.lower()
+        self.refusals[name] = self.refusals.get(name, 0) + 1
+
+    def _sweep(self) -> None:
+        """Once a second: silent connections end, sessions past their time are forgotten."""
+        now = monotonic()
+        for connection in list(self.connections.values()):
+            if connection.silent_since(now):
+                connection.refuse(Reason.KEEP_ALIVE_TIMEOUT, "silent for longer than its keep alive allows")
+        for session in list(self.sessions.values()):
+            if session.ended_at is not None and session.expiry != NEVER and now - session.ended_at >= session.expiry:
+                self._discard(session)
+        self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep)
+
+    def close(self) -> None:
+        """Nobody is served any more; what was acknowledged is in the journal."""
+        self.flush()
+        self._sweeper.cancel()
+        for timer in self._wills.values():
+            timer.cancel()
+        for connection in list(self.connections.values()):
+            connection.shut()
+
+
+def _session_expiry(packet: Connect) -> int:
+    if packet.protocol_level < 5:
+        return 0 if packet.clean_start else NEVER
+    expiry = packet.properties.get("session_expiry_interval", 0)
+    assert isinstance(expiry, int)
+    return expiry
+
+
+def _will_row(will: Will) -> Batch:
+    properties = will.properties
+    pairs = properties.get("user_property", [])
+    row = {
+        "topic": will.topic,
+        "payload": will.payload,
+        "qos": will.qos,
+        "retain": will.retain,
+        "message_expiry": properties.get("message_expiry_interval"),
+        "payload_format": properties.get("payload_format_indicator"),
+        "content_type": properties.get("content_type"),
+        "response_topic": properties.get("response_topic"),
+        "correlation_data": properties.get("correlation_data"),
+        "user_properties": [{"key": key, "value": value} for key, value in pairs],  # type: ignore[attr-defined]
+    }
+    return pa.RecordBatch.from_pylist([row], schema=WIRE)

@@ -1,0 +1,174 @@
+"""One client's connection: the MQTT conversation on the broker's side, from CONNECT to the end."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from bridgehead.clock import monotonic
+from bridgehead.link.link import Buffer, Link
+from bridgehead.session.stream import Fault, PacketStream
+from bridgehead.wire.encode import encode
+from bridgehead.wire.intake import ScanResult
+from bridgehead.wire.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+    Will,
+)
+from bridgehead.wire.reason import Reason
+
+if TYPE_CHECKING:
+    from bridgehead.broker.broker import Broker
+    from bridgehead.broker.session import ClientSession
+
+log = logging.getLogger(__name__)
+
+CONNECT_WITHIN = 10.0
+"""Seconds a peer has to say CONNECT."""
+
+
+class Connection:
+    """Speaks MQTT with one client; what it publishes goes to the broker's intake under this connection's number."""
+
+    def __init__(self, broker: Broker, number: int) -> None:
+        self.broker = broker
+        self.number = number
+        self.link = Link(self)
+        self.client_id = ""
+        self.session: ClientSession | None = None
+        self.will: Will | None = None
+        self.closing = False
+        self._stream = PacketStream(from_server=False)
+        self._keep_alive = CONNECT_WITHIN  # seconds of silence after which the peer is gone; 0 = none
+        self._last_heard = monotonic()
+
+    @property
+    def version(self) -> int:
+        return self._stream.version
+
+    def link_opened(self) -> None:
+        self.broker.connection_opened(self)
+
+    def link_data(self, data: Buffer, end: int) -> tuple[int, int]:
+        self._last_heard = monotonic()
+        for item in self._stream.feed(data, end, self.broker.intake, self.number):
+            if self.closing:
+                return end, 0
+            if isinstance(item, ScanResult):
+                self._scanned(item)
+            elif isinstance(item, Fault):
+                self.refuse(item.reason, item.text)
+            else:
+                self._control(item)
+        return (end, 0) if self.closing else (self._stream.taken, self._stream.need)
+
+    def _scanned(self, run: ScanResult) -> None:
+        if len(run.acks):
+            self.broker.client_acked(self, run.acks)
+        if run.row_to > run.row_from or run.replies:
+            self.broker.received(self, run.replies)
+
+    def _control(self, packet: Packet) -> None:
+        if isinstance(packet, Pingreq):
+            self.link.write(encode(Pingresp(), self.version))
+            return
+        self.broker.flush()  # whatever came before this packet counts as having happened before it
+        if isinstance(packet, Connect):
+            self._connect(packet)
+        elif isinstance(packet, Subscribe):
+            self.link.write(encode(Suback(packet.packet_id, self.broker.subscribe(self, packet)), self.version))
+            self.broker.send_retained(self, packet)
+        elif isinstance(packet, Unsubscribe):
+            self.link.write(encode(Unsuback(packet.packet_id, self.broker.unsubscribe(self, packet)), self.version))
+        elif isinstance(packet, Disconnect):
+            self._disconnect(packet)
+        else:
+            self.refuse(Reason.PROTOCOL_ERROR, f"a client may not send {type(packet).__name__.upper()}")
+
+    def _connect(self, packet: Connect) -> None:
+        if self.session is not None:
+            self.refuse(Reason.PROTOCOL_ERROR, "a second CONNECT")  # [MQTT-3.1.0-2]
+            return
+        # MQTT 3.1 differs from 3.1.1 only in its CONNECT
+        self._stream.version = max(packet.protocol_level, 4)
+        self._keep_alive = packet.keep_alive * 1.5
+        self.will = packet.will
+        connack = self.broker.connect(self, packet)
+        self.link.write(encode(connack, self.version))
+        if connack.reason >= 0x80 or self.session is None:
+            self.will = None
+            self._end()
+            return
+        self._stream.inbound = self.session.inbound
+        self.broker.connected(self, packet)
+
+    def _disconnect(self, packet: Disconnect) -> None:
+        expiry = packet.properties.get("session_expiry_interval")
+        if isinstance(expiry, int) and self.session is not None:
+            if expiry and not self.session.expiry:
+                self.refuse(Reason.PROTOCOL_ERROR, "a session that ends with the connection cannot be kept afterwards")
+                return
+            self.session.expiry = expiry
+        if packet.reason == Reason.NORMAL_DISCONNECTION:
+            self.will = None
+        self._end()
+
+    def refuse(self, reason: int, text: str) -> None:
+        """Tell the peer why, and close; nobody else notices."""
+        if self.closing:
+            return
+        log.info("closing %s (%s): %s", self.client_id or "unknown client", self.link.peer, text)
+        self.broker.count_refusal(reason)
+        if self.session is None:
+            if self.version or reason == Reason.UNSUPPORTED_PROTOCOL_VERSION:
+                self.link.write(encode(Connack(False, Reason(reason)), self.version or 4))
+        elif self.version == 5:
+            self.link.write(encode(Disconnect(Reason(reason)), 5))
+        self._end()
+
+    def taken_over(self) -> None:
+        """Another connection has come with the same client id."""
+        if self.version == 5:
+            self.link.write(encode(Disconnect(Reason.SESSION_TAKEN_OVER), 5))
+        self._end()
+
+    def shut(self) -> None:
+        if self.version == 5 and self.session is not None:
+            self.link.write(encode(Disconnect(Reason.SERVER_SHUTTING_DOWN), 5))
+        self._end()
+
+    def _end(self) -> None:
+        self.closing = True
+        self.link.close()
+
+    def reply(self, data: bytes) -> None:
+        if not self.closing:
+            self.link.write(data)
+
+    def silent_since(self, now: float) -> bool:
+        """True when the peer has been silent for longer than it may; a connection we do not read from is excused."""
+        if not self.link.reading:
+            self._last_heard = now
+        return bool(self._keep_alive) and now - self._last_heard > self._keep_alive
+
+    def link_writable(self) -> None:
+        if self.session is not None:
+            self.broker.pump(self.session)
+
+    def link_closed(self, error: Exception | None) -> None:
+        self.closing = True
+        self.broker.connection_closed(self)
+
+    def sent_acks(self, acks: npt.NDArray[np.int64]) -> None:
+        self.broker.client_acked(self, acks)

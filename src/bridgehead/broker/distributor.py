@@ -1,0 +1,156 @@
+"""The distributor: for every accepted publish, its local subscribers and its routes. Columns in, columns out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bridgehead.broker.plans import TopicPlans
+from bridgehead.broker.retained import Retained
+from bridgehead.broker.session import ClientSession
+from bridgehead.broker.tree import TopicTree
+from bridgehead.columns.batches import Batch, constant
+from bridgehead.columns.schema import OUTBOX
+from bridgehead.pipeline.door import Door, timestamps
+from bridgehead.storage.engine import Changes
+from bridgehead.wire.packets import Subscription
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A subscription in the tree: whose it is, and how it wants its messages."""
+
+    session: ClientSession
+    subscription: Subscription
+    identifier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """All subscriptions of one session that match a topic, joined: one copy, at the highest QoS [MQTT-3.3.4-2]."""
+
+    session: ClientSession
+    qos: int
+    no_local: bool
+    retain_as_published: bool
+    identifiers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What happens to messages of a topic."""
+
+    deliveries: tuple[Delivery, ...]
+    doors: tuple[Door, ...]
+    excluded: tuple[Door, ...]
+
+
+class Distributor:
+    """Decides and hands on. Sessions with new rows are collected in ``dirty`` until somebody pumps them."""
+
+    def __init__(self, doors: Callable[[], list[Door]]) -> None:
+        self._doors = doors
+        self._tree: TopicTree[Entry] = TopicTree()
+        self._plans: TopicPlans[Plan] = TopicPlans(self._plan)
+        self.retained = Retained()
+        self.dirty: dict[int, ClientSession] = {}
+
+    def subscribe(self, session: ClientSession, subscription: Subscription, identifier: int) -> bool:
+        """True if the session did not have this filter before."""
+        session.subscriptions[subscription.filter] = subscription
+        session.identifiers[subscription.filter] = identifier
+        self._plans.invalidate()
+        return self._tree.put(subscription.filter, session.client_id, Entry(session, subscription, identifier))
+
+    def unsubscribe(self, session: ClientSession, topic_filter: str) -> bool:
+        session.subscriptions.pop(topic_filter, None)
+        session.identifiers.pop(topic_filter, None)
+        self._plans.invalidate()
+        return self._tree.remove(topic_filter, session.client_id)
+
+    def routes_changed(self) -> None:
+        self._plans.invalidate()
+
+    def distribute(self, changes: Changes, batch: Batch, clients: pa.DictionaryArray, received_at: int) -> None:
+        """Rows of WIRE form that were accepted, with the client each came from, in order of arrival."""
+        times = timestamps(received_at, batch.num_rows)
+        if batch.column("retain").true_count:
+            self.retained.keep(_outgoing(batch, times, batch.column("qos"), batch.column("retain")))
+        for plan, rows in self._plans.groups(batch.column("topic")):
+            if rows is None:
+                self._follow(plan, changes, batch, clients, times)
+            else:
+                chosen = pa.array(rows)
+                self._follow(plan, changes, batch.take(chosen), clients.take(chosen), times.take(chosen))
+
+    def _follow(self, plan: Plan, changes: Changes, batch: Batch, clients: pa.DictionaryArray, times: pa.Array) -> None:
+        for door in plan.doors:
+            door.admit(changes, batch, clients, times)
+        for door in plan.excluded:
+            door.exclude(batch.num_rows)
+        for delivery in plan.deliveries:
+            self._deliver(delivery, batch, clients, times)
+
+    def _deliver(self, delivery: Delivery, batch: Batch, clients: pa.DictionaryArray, times: pa.Array) -> None:
+        session = delivery.session
+        if delivery.no_local:
+            others = pc.not_equal(clients.dictionary_decode(), session.client_id)
+            if others.true_count < len(others):
+                batch, times = batch.filter(others), times.filter(others)
+                if batch.num_rows == 0:
+                    return
+        qos = batch.column("qos")
+        if delivery.qos < 2:
+            qos = pc.min_element_wise(qos, pa.scalar(delivery.qos, pa.int32()))
+        retain = batch.column("retain") if delivery.retain_as_published else constant(False, pa.bool_(), batch.num_rows)
+        session.queue(_outgoing(batch, times, qos, retain), delivery.identifiers)
+        self.dirty[id(session)] = session
+
+    def _plan(self, topic: str) -> Plan:
+        by_session: dict[int, list[Entry]] = {}
+        for _, entry in self._tree.match(topic):
+            by_session.setdefault(id(entry.session), []).append(entry)
+        wanting = [door for door in self._doors() if door.filters_match(topic)]
+        excluded = tuple(door for door in wanting if door.excludes_match(topic))
+        return Plan(
+            tuple(_joined(entries) for entries in by_session.values()),
+            tuple(door for door in wanting if door not in excluded),
+            excluded,
+        )
+
+
+def _joined(entries: list[Entry]) -> Delivery:
+    wishes = [entry.subscription for entry in entries]
+    return Delivery(
+        entries[0].session,
+        max(wish.qos for wish in wishes),
+        all(wish.no_local for wish in wishes),
+        any(wish.retain_as_published for wish in wishes),
+        tuple(entry.identifier for entry in entries if entry.identifier),
+    )
+
+
+def _outgoing(batch: Batch, times: pa.Array, qos: pa.Array, retain: pa.Array) -> Batch:
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns.update(qos=qos, wire_qos=qos, retain=retain, received_at=times)
+    return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
+
+
+def single_client(name: str, rows: int) -> pa.DictionaryArray:
+    """The client column of rows that all came from one client."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([name], pa.string()))
+
+
+def clients_of(conns: npt.NDArray[np.int64], name_of: Callable[[int], str]) -> pa.DictionaryArray:
+    """The client column of rows by the connection each came on."""
+    first = int(conns[0])
+    if (conns == first).all():
+        return single_client(name_of(first), len(conns))
+    distinct, which = np.unique(conns, return_inverse=True)
+    names = pa.array([name_of(int(conn)) for conn in distinct], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(which.astype(np.int32)), names)

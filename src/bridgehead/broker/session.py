@@ -1,0 +1,114 @@
+"""The session of a client: subscriptions, QoS 2 ids received, and the queue of what it is to get. It outlives connections."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from bridgehead.columns.batches import Batch
+from bridgehead.link.link import Link
+from bridgehead.session.sender import Sender
+from bridgehead.session.stream import no_inbound_ids
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.memory import MemoryEngine
+from bridgehead.storage.outbox import Outbox
+from bridgehead.wire.packets import Subscription
+
+SEND_CHUNK: Final = 4096
+NEVER: Final = 0xFFFFFFFF
+
+
+class ClientSession:
+    """What the broker keeps for one client id."""
+
+    def __init__(self, client_id: str, max_rows: int, max_bytes: int) -> None:
+        self.client_id = client_id
+        self.expiry = 0  # seconds after the connection ends; NEVER for 3.1.1 sessions that are kept
+        self.ended_at: float | None = None  # when the last connection ended; None while one is there
+        self.subscriptions: dict[str, Subscription] = {}
+        self.identifiers: dict[str, int] = {}  # subscription identifier by filter
+        self.inbound: npt.NDArray[np.uint8] = no_inbound_ids()
+        self._engine = MemoryEngine()
+        self.outbox = Outbox(client_id, self._engine, max_rows, max_bytes)
+        self._link: Link | None = None
+        self._sender: Sender | None = None
+        # Subscription identifiers of queued rows as change points: (first sequence number, identifiers from there on).
+        self._identifiers_from: deque[tuple[int, tuple[int, ...]]] = deque([(0, ())])
+
+    @property
+    def connected(self) -> bool:
+        return self._link is not None
+
+    def attach(self, link: Link, version: int, window: int, max_packet: int, now_us: int) -> None:
+        """A connection takes the session over: what was unacknowledged goes out again, then what waits."""
+        self._link = link
+        if self._sender is None:
+            self._sender = Sender(version, window)
+        self._sender.version = version
+        self._sender.flow.window = window
+        self._sender.max_packet = max_packet
+        for chunk in self._sender.resend(lambda _, seqs: self.outbox.rows(seqs), now_us):
+            link.write(chunk)
+        self.pump(now_us)
+
+    def detach(self) -> None:
+        self._link = None
+
+    def queue(self, batch: Batch, identifiers: tuple[int, ...]) -> None:
+        """OUTBOX rows for this client; while it is away only those it was promised (QoS 1 and 2)."""
+        if not self.connected:
+            wire_qos = batch.column("wire_qos").to_numpy(zero_copy_only=False)
+            if not wire_qos.all():
+                self.outbox.drop_counted("offline-qos0", int((wire_qos == 0).sum()))
+                batch = batch.take(np.flatnonzero(wire_qos))
+                if batch.num_rows == 0:
+                    return
+        if identifiers != self._identifiers_from[-1][1]:
+            self._identifiers_from.append((self.outbox.end, identifiers))
+        changes = Changes()
+        self.outbox.land(changes, batch)
+        self._engine.write(changes)
+        self.outbox.landed()
+
+    def pump(self, now_us: int) -> None:
+        """Send what waits, as far as the window and the socket go."""
+        while self._link is not None and self._sender is not None and self._link.writable and self._sender.room:
+            polled = self.outbox.poll(min(self._sender.room, SEND_CHUNK, self._rows_until_change()))
+            if polled is None:
+                return
+            identifiers = self._identifiers_at(polled.first)
+            out = self._sender.send(0, polled.first, polled.batch, now_us, identifiers)
+            self._link.write(out.data)
+            self.outbox.acknowledge(out.unacknowledged)
+            for reason, seqs in (("expired", out.expired), ("too-large", out.oversized)):
+                if len(seqs):
+                    self.outbox.acknowledge(seqs, delivered=False)
+                    self.outbox.drop_counted(reason, len(seqs))
+
+    def acked(self, acks: npt.NDArray[np.int64], now_us: int) -> None:
+        if self._sender is None or self._link is None:
+            return
+        replies, finished = self._sender.acked(acks)
+        self._link.write(replies)
+        for rows in finished:
+            self.outbox.acknowledge(rows.delivered)
+            if len(rows.refused):
+                # A subscriber that refuses a message has had it [MQTT-4.4.0-2]: it is not sent again.
+                self.outbox.acknowledge(rows.refused, delivered=False)
+                self.outbox.drop_counted("refused", len(rows.refused))
+        self.pump(now_us)
+
+    def _identifiers_at(self, seq: int) -> tuple[int, ...]:
+        while len(self._identifiers_from) > 1 and self._identifiers_from[1][0] <= seq:
+            self._identifiers_from.popleft()
+        return self._identifiers_from[0][1]
+
+    def _rows_until_change(self) -> int:
+        """How many rows from the cursor on share their subscription identifiers."""
+        for start, _ in self._identifiers_from:
+            if start > self.outbox.cursor:
+                return start - self.outbox.cursor
+        return SEND_CHUNK

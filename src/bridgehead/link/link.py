@@ -1,0 +1,136 @@
+"""One TCP connection: a shared read buffer, kept tails of incomplete packets, and a count of bytes the kernel took."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+READ_SIZE: Final = 256 * 1024
+WRITE_HIGH: Final = 1024 * 1024
+"""Above this many bytes in our own write buffer a sender stops handing over more."""
+
+Buffer = npt.NDArray[np.uint8]
+
+# A read is consumed before the next one starts, so all links of the loop share one buffer.
+_shared: Final[Buffer] = np.empty(READ_SIZE, np.uint8)
+_shared_view: Final = memoryview(_shared)
+
+
+class LinkOwner(Protocol):
+    """Who speaks MQTT over a link."""
+
+    def link_opened(self) -> None: ...
+
+    def link_data(self, data: Buffer, end: int) -> tuple[int, int]:
+        """Take complete packets of data[:end]; returns (bytes taken, size of the incomplete packet behind them or 0)."""
+
+    def link_closed(self, error: Exception | None) -> None: ...
+
+    def link_writable(self) -> None:
+        """The write buffer has room again."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """The shell: it moves bytes and knows nothing of MQTT."""
+
+    def __init__(self, owner: LinkOwner) -> None:
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._kept = b""  # the incomplete packet at the end of the last read
+        self._large: Buffer | None = None  # its own buffer when it is larger than the shared one
+        self._filled = 0  # how much of _large holds data
+        self._written = 0  # bytes ever handed to the transport
+        self.writable = True
+        self.reading = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_HIGH // 4)
+        self._owner.link_opened()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.writable = False
+        self._transport = None
+        self._owner.link_closed(exc)
+
+    def get_buffer(self, sizehint: int) -> Any:
+        if self._large is not None:
+            return memoryview(self._large)[self._filled :]
+        if self._kept:
+            _shared_view[: len(self._kept)] = self._kept
+            return _shared_view[len(self._kept) :]
+        return _shared_view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._large is not None:
+            self._filled += nbytes
+            data, end = self._large, self._filled
+        else:
+            data, end = _shared, len(self._kept) + nbytes
+        taken, need = self._owner.link_data(data, end)
+        self._keep(data, taken, end, need)
+
+    def _keep(self, data: Buffer, taken: int, end: int, need: int) -> None:
+        rest = end - taken
+        if max(need, rest) < READ_SIZE // 2:
+            self._large, self._filled = None, 0
+            self._kept = data[taken:end].tobytes()
+            return
+        # The buffer of a large packet doubles as its bytes arrive: a length that was only announced costs nothing.
+        size = max(min(need + READ_SIZE, 2 * rest), READ_SIZE)
+        if data is self._large and taken == 0 and len(data) > end:
+            return
+        grown = np.empty(size, np.uint8)
+        grown[:rest] = data[taken:end]
+        self._large, self._filled, self._kept = grown, rest, b""
+
+    def write(self, data: Any) -> None:
+        """Hand bytes over; they are gone for good only when ``taken`` has passed them."""
+        if self._transport is not None and len(data):
+            self._written += len(data)
+            self._transport.write(data)
+
+    @property
+    def written(self) -> int:
+        return self._written
+
+    @property
+    def taken(self) -> int:
+        """How many of the bytes ever written the kernel has taken."""
+        return self._written - (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    @property
+    def peer(self) -> str:
+        name = self._transport.get_extra_info("peername") if self._transport is not None else None
+        return f"{name[0]}:{name[1]}" if name else "?"
+
+    def pause_writing(self) -> None:
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        self._owner.link_writable()
+
+    def pause_reading(self) -> None:
+        if self.reading and self._transport is not None:
+            self.reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self.reading and self._transport is not None:
+            self.reading = True
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close after what was written has left."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once; what the kernel has not taken is not sent."""
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,93 @@
+"""Before the journal: the hop check and the persist rule of one route, then its log.
+
+Filters and excludes look only at the topic; whoever distributes asks them once per distinct topic (``wants``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bridgehead.columns.batches import Batch, constant
+from bridgehead.columns.schema import STORED, TIMESTAMP
+from bridgehead.pipeline.rules import hop_counts
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.journal import Log
+from bridgehead.wire.topicnames import matches
+
+
+@dataclass(frozen=True, slots=True)
+class DoorRule:
+    """What decides whether a message enters a route."""
+
+    route: str
+    bridge: str
+    filters: tuple[str, ...]
+    excludes: tuple[str, ...] = ()
+    persist: bool = True
+    hop_limit: int | None = 1  # None: loop prevention is off
+    max_qos: int = 2  # of a pull route: what comes in is lowered to this
+
+
+class Door:
+    """One route's way into the journal."""
+
+    def __init__(self, rule: DoorRule, log: Log) -> None:
+        self.rule = rule
+        self.log = log
+        self.received = 0  # rows that matched the filters
+        self.dropped: dict[str, int] = {}
+        self._route = pa.array([rule.route], pa.string())
+
+    def filters_match(self, topic: str) -> bool:
+        return any(matches(one, topic) for one in self.rule.filters)
+
+    def excludes_match(self, topic: str) -> bool:
+        return any(matches(one, topic) for one in self.rule.excludes)
+
+    def exclude(self, rows: int) -> None:
+        """So many rows matched, and an exclude keeps them out."""
+        self.received += rows
+        self._drop("excluded", rows)
+
+    def admit(self, changes: Changes, batch: Batch, clients: pa.DictionaryArray, received_at: pa.Array) -> int:
+        """Append those rows to the log that may enter; returns how many did."""
+        self.received += batch.num_rows
+        keep = self._under_hop_limit(batch)
+        if keep is not None:
+            self._drop("loop", int((~keep).sum()))
+            mask = pa.array(keep)
+            batch, clients, received_at = batch.filter(mask), clients.filter(mask), received_at.filter(mask)
+            if batch.num_rows == 0:
+                return 0
+        rows = batch.num_rows
+        columns = {name: batch.column(name) for name in batch.schema.names}
+        if not self.rule.persist:
+            columns["qos"] = constant(0, pa.int32(), rows)
+        columns["received_at"] = received_at
+        columns["client_id"] = clients
+        columns["route"] = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), self._route)
+        stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
+        self.log.append(changes, stored)
+        return int(rows)
+
+    def _under_hop_limit(self, batch: Batch) -> npt.NDArray[np.bool_] | None:
+        """Which rows may cross another bridge; None if all may."""
+        properties = batch.column("user_properties")
+        limit = self.rule.hop_limit
+        if limit is None or properties.offsets[0].as_py() == properties.offsets[-1].as_py():
+            return None
+        hops = hop_counts(properties)
+        keep = ~((hops > 0) & (hops >= limit))
+        return None if keep.all() else keep
+
+    def _drop(self, reason: str, rows: int) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + rows
+
+
+def timestamps(received_at: int, rows: int) -> pa.Array:
+    """One arrival time for all rows of a tick."""
+    return pa.array(np.full(rows, received_at, np.int64)).view(TIMESTAMP)

@@ -1,0 +1,133 @@
+"""Queued rows as PUBLISH frames on one MQTT session, and acknowledgements as finished rows.
+
+One flow of packet ids, any number of queues (owners). The sender keeps no messages: a queue keeps them until they are done,
+and is asked for them again when a resumed session wants them resent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bridgehead.columns.batches import Batch
+from bridgehead.wire.flow import AWAIT_PUBCOMP, OutboundFlow
+from bridgehead.wire.frames import encode_acks, encode_publishes, frame_sizes
+
+Seqs = npt.NDArray[np.int64]
+PUBREL: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """What became of a slice of rows: bytes for the wire, and which rows never go."""
+
+    data: Any
+    unacknowledged: Seqs  # sent without an acknowledgement to come: done when the kernel has taken the bytes
+    expired: Seqs
+    oversized: Seqs
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Rows of one owner that the peer has answered for good."""
+
+    owner: int
+    delivered: Seqs
+    refused: Seqs
+    reasons: npt.NDArray[np.int16]
+
+
+class Sender:
+    """The outgoing half of one session. ``window`` is what the peer allows in flight."""
+
+    def __init__(self, version: int, window: int, last_id: int = 65535) -> None:
+        self.version = version
+        self.flow = OutboundFlow(window, 1, last_id)
+        self.max_packet = 0  # the peer's Maximum Packet Size, 0 = no limit
+
+    @property
+    def room(self) -> int:
+        return self.flow.room
+
+    def send(self, owner: int, first: int, batch: Batch, now_us: int, subscription_ids: tuple[int, ...] = ()) -> Outgoing:
+        """Frames for rows [first, first + n) of an owner's queue; at most ``room`` of them may need an acknowledgement."""
+        seqs = np.arange(first, first + batch.num_rows, dtype=np.int64)
+        batch, seqs, expiry, expired = _without_expired(batch, seqs, now_us)
+        qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
+        oversized = seqs[:0]
+        if self.max_packet:
+            fits = frame_sizes(batch, self.version, qos) <= self.max_packet
+            if not fits.all():
+                oversized = seqs[~fits]
+                batch, seqs, qos = batch.filter(pa.array(fits)), seqs[fits], qos[fits]
+                expiry = expiry[fits] if expiry is not None else None
+        if not len(seqs):
+            return Outgoing(b"", seqs, expired, oversized)
+        ids = self.flow.take(owner, seqs, qos)
+        frames = encode_publishes(batch, self.version, qos, ids, False, expiry=expiry, subscription_ids=subscription_ids)
+        return Outgoing(frames.data, seqs[qos == 0], expired, oversized)
+
+    def acked(self, acks: npt.NDArray[np.int64]) -> tuple[bytes, list[Finished]]:
+        """The peer's acknowledgements: bytes due in return, and finished rows by owner."""
+        result = self.flow.acks(acks, self.version)
+        finished = []
+        for owner in np.unique(result.done_owner):
+            mine = result.done_owner == owner
+            reasons = result.done_reason[mine]
+            seqs = result.done_seq[mine]
+            refused = reasons >= 0x80
+            finished.append(Finished(int(owner), seqs[~refused], seqs[refused], reasons[refused]))
+        return result.replies, finished
+
+    def resend(self, rows_of: Callable[[int, Seqs], Batch], now_us: int) -> list[Any]:
+        """A resumed session: everything unacknowledged again, in the order of the first time, with DUP; PUBREL where due."""
+        ids, owners, seqs, states = self.flow.unacknowledged()
+        chunks: list[Any] = []
+        start = 0
+        for i in range(1, len(ids) + 1):
+            if i < len(ids) and owners[i] == owners[start] and (states[i] == AWAIT_PUBCOMP) == (states[start] == AWAIT_PUBCOMP):
+                continue
+            part = slice(start, i)
+            if states[start] == AWAIT_PUBCOMP:
+                chunks.append(encode_acks(PUBREL, ids[part]))
+            else:
+                batch = rows_of(int(owners[start]), seqs[part])
+                qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
+                # An expired row is resent all the same: its packet id must be settled, and the peer sees what is left: 0.
+                expiry = _remaining(batch, now_us)
+                chunks.append(encode_publishes(batch, self.version, qos, ids[part], True, expiry=expiry).data)
+            start = i
+        return chunks
+
+    def forget(self) -> dict[int, Seqs]:
+        """The session is lost: every packet id is free, and these rows of each owner are to be sent as new."""
+        _, owners, seqs, _ = self.flow.clear()
+        return {int(owner): seqs[owners == owner] for owner in np.unique(owners)}
+
+
+def _remaining(batch: Batch, now_us: int) -> npt.NDArray[np.int64] | None:
+    """Message expiry less the time waited, -1 where there is none; None if no row has one."""
+    column = batch.column("message_expiry")
+    if column.null_count == len(column):
+        return None
+    expiry = column.fill_null(-1).to_numpy(zero_copy_only=False)
+    received = batch.column("received_at").cast(pa.int64()).to_numpy(zero_copy_only=False)
+    waited = np.maximum(now_us - received, 0) // 1_000_000
+    return np.where(expiry >= 0, np.maximum(expiry - waited, 0), -1)
+
+
+def _without_expired(
+    batch: Batch, seqs: Seqs, now_us: int
+) -> tuple[Batch, Seqs, npt.NDArray[np.int64] | None, Seqs]:
+    expiry = _remaining(batch, now_us)
+    if expiry is None:
+        return batch, seqs, None, seqs[:0]
+    alive = expiry != 0
+    if alive.all():
+        return batch, seqs, expiry, seqs[:0]
+    return batch.filter(pa.array(alive)), seqs[alive], expiry[alive], seqs[~alive]
