@@ -1,0 +1,223 @@
+"""What is refused, and how it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bridgehead.errors import SettingsError
+from bridgehead.settings import from_document, load, parse
+
+
+def faults_of(text: str, **env: str) -> dict[str, str]:
+    """Path (without its line) -> text."""
+    with pytest.raises(SettingsError) as caught:
+        parse(text, env)
+    return {path.split(" (line")[0]: text for path, text in caught.value.faults}
+
+
+def bridge_faults(**bridge: object) -> dict[str, str]:
+    with pytest.raises(SettingsError) as caught:
+        from_document({"bridges": [{"id": "a", "host": "h", **bridge}]})
+    return dict(caught.value.faults)
+
+
+def rule_faults(**rule: object) -> dict[str, str]:
+    return {
+        path.removeprefix("bridges[0].localSubscriptions[0]."): text
+        for path, text in bridge_faults(localSubscriptions=[{"filters": ["a"], **rule}]).items()
+    }
+
+
+def test_many_faults_are_told_at_once_in_the_order_of_the_file_with_their_lines() -> None:
+    text = """\
+nodee: x
+listeners:
+  - {host: 0.0.0.0}
+persistence: {mode: floppy}
+console:
+  port: 70000
+  port: 8081
+bridges:
+  - id: a
+    host: h
+    port: ${ENV:NOPE}
+    localSubscriptions:
+      - {filters: [ok]}
+      - filters: ["x/#/y"]
+        transform: {sql: SELECT 1}
+  - id: a
+"""
+    with pytest.raises(SettingsError) as caught:
+        parse(text, {})
+    assert [path for path, _ in caught.value.faults] == [
+        "nodee (line 1)",
+        "listeners[0].host (line 3)",
+        "persistence.mode (line 4)",
+        "console.port (line 6)",
+        "bridges[0].port (line 11)",
+        "bridges[0].localSubscriptions[1].filters[0] (line 14)",
+        "bridges[0].localSubscriptions[1].transform (line 15)",
+        "bridges[1].id (line 16)",
+        "bridges[1].host (line 16)",
+    ]
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
+    assert faults_of("bridges: [{id: a, host: h, localSubscription: []}]") == {
+        "bridges[0].localSubscription": "unknown key; did you mean localSubscriptions?"
+    }
+    assert faults_of("qqq: 1") == {"qqq": "unknown key"}
+
+
+def test_the_names_used_in_code_are_no_keys_of_the_file() -> None:
+    assert set(faults_of("data_dir: x")) == {"data_dir"}
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("node: 5", "node"),
+        ("node: a/b", "node"),
+        ("listeners: [{port: 65536}]", "listeners[0].port"),
+        ("listeners: [{port: -1}]", "listeners[0].port"),
+        ("listeners: [{port: yes}]", "listeners[0].port"),
+        ("listeners: [{host: ''}]", "listeners[0].host"),
+        ("listeners: [{type: udp}]", "listeners[0].type"),
+        ("listeners: {}", "listeners"),
+        ("console: 5", "console"),
+        ("queuedMessages: {maxQueuedMessages: 0}", "queuedMessages.maxQueuedMessages"),
+        ("queuedMessages: {maxQueueBytes: 1MB}", "queuedMessages.maxQueueBytes"),
+        ("queuedMessages: {maxQueueBytes: -1}", "queuedMessages.maxQueueBytes"),
+        ("queuedMessages: {strategy: pray}", "queuedMessages.strategy"),
+        ("journal: {maxBytes: 0}", "journal.maxBytes"),
+        ("pipeline: {engine: flink}", "pipeline.engine"),
+        ("pipeline: {master: ''}", "pipeline.master"),
+        ("pipeline: {maxRowsPerBatch: 0}", "pipeline.maxRowsPerBatch"),
+        ("pipeline: {maxBytesPerBatch: 2GiB}", "pipeline.maxBytesPerBatch"),
+        ("pipeline: {conf: {spark.x: [1]}}", 'pipeline.conf["spark.x"]'),
+        ("pipeline: {flight: {port: 65536}}", "pipeline.flight.port"),
+    ],
+)
+def test_a_value_out_of_bounds_is_told_once(text: str, path: str) -> None:
+    assert list(faults_of(text)) == [path]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", "a b"),
+        ("id", ""),
+        ("id", "a\n"),
+        ("port", 0),
+        ("clientId", ""),
+        ("clientId", "a\0"),
+        ("mqttVersion", 4),
+        ("keepAlive", 65_536),
+        ("sessionExpiry", 4_294_967_296),
+        ("sessionExpiry", -1),
+        ("cleanStart", "perhaps"),
+        ("username", "u" * 65_536),
+        ("password", "é" * 40_000),
+        ("loopPreventionHopCount", 0),
+        ("loopPreventionHopCount", 101),
+        ("tier2Limit", 0),
+        ("watchdog", 0),
+        ("rateLimit", float("inf")),
+        ("persist", None),
+    ],
+)
+def test_a_bridge_with_a_value_out_of_bounds_is_refused(key: str, value: object) -> None:
+    assert list(bridge_faults(**{key: value})) == [f"bridges[0].{key}"]
+
+
+@pytest.mark.parametrize("bad", ["", "a/#/b", "a#", "a+/b", "a\0", "$share//a", "$share/g", "$share/g+/a"])
+@pytest.mark.parametrize("key", ["filters", "excludes"])
+def test_an_invalid_filter_is_refused(key: str, bad: str) -> None:
+    assert list(rule_faults(**{key: ["fine", bad]})) == [f"{key}[1]"]
+
+
+def test_a_rule_needs_filters_and_each_only_once() -> None:
+    assert rule_faults(filters=[]) == {"filters": "must have at least one entry"}
+    assert rule_faults(filters=["a", "a"]) == {"filters": "the same filter is given more than once"}
+
+
+@pytest.mark.parametrize("bad", ["", "a/+/b", "a/#", "a\0", "x{#}", "{#}x/y", "{#}{#}", "{1}/#", "a" * 65_536])
+def test_an_invalid_destination_is_refused(bad: str) -> None:
+    faults = rule_faults(destination=bad)
+    assert list(faults) == ["destination"]
+    assert "not supported yet" not in faults["destination"]
+
+
+@pytest.mark.parametrize("good", [None, "a", "/", "a/b", "{#}", "cloud/{#}", "{#}/x/{#}", "ü/€", "$x/y"])
+def test_a_destination_of_literal_levels_and_whole_topics_is_accepted(good: str | None) -> None:
+    rule = {"filters": ["a"], "destination": good}
+    settings = from_document({"bridges": [{"id": "a", "host": "h", "localSubscriptions": [rule]}]})
+    assert settings.routes()[0].destination == good
+
+
+@pytest.mark.parametrize(("key", "value"), [("maxQoS", 3), ("queueLimit", 0), ("maxQueueBytes", 0), ("engine", "x")])
+def test_a_rule_with_a_value_out_of_bounds_is_refused(key: str, value: object) -> None:
+    assert list(rule_faults(**{key: value})) == [key]
+
+
+def test_exactly_one_of_host_and_hosts_is_given() -> None:
+    assert list(faults_of("bridges: [{id: a}]")) == ["bridges[0].host"]
+    assert list(bridge_faults(hosts=[{"host": "h"}])) == ["bridges[0].hosts"]
+    assert list(faults_of("bridges: [{id: a, hosts: []}]")) == ["bridges[0].hosts"]
+    assert list(faults_of("bridges: [{id: a, hosts: [{host: h}], port: 1}]")) == ["bridges[0].port"]
+
+
+def test_bridge_ids_are_unique() -> None:
+    assert faults_of("bridges: [{id: a, host: h}, {id: b, host: h}, {id: a, host: h}]") == {
+        "bridges[2].id": "already the id of bridges[0]"
+    }
+
+
+def test_a_password_without_a_username_is_a_fault_only_on_3_1_1() -> None:
+    assert list(bridge_faults(mqttVersion="3.1.1", password="p")) == ["bridges[0].password"]
+    from_document({"bridges": [{"id": "a", "host": "h", "password": "p"}]})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "plant.example.com"])
+def test_anonymous_off_loopback_must_be_written_down(host: str) -> None:
+    listeners = [{"host": host, "port": 1883}]
+    with pytest.raises(SettingsError, match=r"listeners\[0\]\.host.*allowAnonymous"):
+        from_document({"listeners": listeners})
+    from_document({"listeners": listeners, "auth": {"allowAnonymous": True}})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_anonymous_on_loopback_needs_no_word(host: str) -> None:
+    from_document({"listeners": [{"host": host}]})
+
+
+def test_two_doors_on_one_address_are_refused() -> None:
+    text = "listeners: [{port: 1883}, {host: '::1', port: 1883}, {}, {port: 0}, {port: 0}, {port: 8080}]"
+    assert list(faults_of(text)) == ["listeners[2].port", "console.port"]
+
+
+def test_what_belongs_to_another_type_of_listener_is_refused() -> None:
+    assert list(faults_of("listeners: [{tls: {certFile: c, keyFile: k}}]")) == ["listeners[0].tls"]
+    assert list(faults_of("listeners: [{path: /mqtt}]")) == ["listeners[0].path"]
+    assert list(faults_of("listeners: [{type: tls}]")) == ["listeners[0].type", "listeners[0].tls"][::-1]
+
+
+def test_a_file_that_cannot_be_read_is_one_fault(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot be read: No such file"):
+        load(tmp_path / "nowhere.yaml", {})
+    with pytest.raises(SettingsError, match="cannot be read: Is a directory"):
+        load(tmp_path, {})
+    (tmp_path / "latin.yaml").write_bytes(b"node: a\nnode2: \xe9\n")
+    with pytest.raises(SettingsError, match=r"latin\.yaml \(line 2\): not UTF-8 text"):
+        load(tmp_path / "latin.yaml", {})
+    (tmp_path / "large.yaml").write_bytes(b"#" * (5 * 2**20))
+    with pytest.raises(SettingsError, match="larger than"):
+        load(tmp_path / "large.yaml", {})
+
+
+def test_a_good_file_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text("node: ${ENV:WHO}\nconsole: {port: '${ENV:PORT}'}\n")
+    settings = load(tmp_path / "node.yaml", {"WHO": "plant-7", "PORT": "9000"})
+    assert (settings.node, settings.console.port) == ("plant-7", 9000)

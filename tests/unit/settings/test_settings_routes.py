@@ -1,0 +1,99 @@
+"""Routes: what they are made of, and their identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridgehead.errors import SettingsError
+from bridgehead.settings import Route, Settings, from_document
+from bridgehead.settings.route import route_id
+
+
+def settings_with(push: list[dict[str, Any]], pull: list[dict[str, Any]] | None = None, **root: Any) -> Settings:
+    bridge = {"id": "cloud", "host": "h", "localSubscriptions": push, "remoteSubscriptions": pull or []}
+    return from_document({"bridges": [bridge], **root})
+
+
+def test_a_rule_becomes_a_route_with_all_it_says() -> None:
+    rule = {
+        "filters": ["factory/#"],
+        "destination": "cloud/{#}",
+        "excludes": ["factory/test/#"],
+        "customUserProperties": [{"key": "site", "value": "plant-7"}, {"key": "site", "value": ""}],
+        "preserveRetain": True,
+        "maxQoS": 1,
+        "queueLimit": 7,
+        "maxQueueBytes": "1KiB",
+        "engine": "inline",
+    }
+    [route] = settings_with([rule]).routes()
+    assert route == Route(
+        id=route.id,
+        bridge="cloud",
+        direction="push",
+        filters=("factory/#",),
+        destination="cloud/{#}",
+        excludes=("factory/test/#",),
+        custom_user_properties=(("site", "plant-7"), ("site", "")),
+        preserve_retain=True,
+        max_qos=1,
+        queue_limit=7,
+        max_queue_bytes=1024,
+        engine="inline",
+    )
+
+
+def test_what_a_rule_leaves_open_the_node_decides() -> None:
+    queues = {"maxQueuedMessages": 5, "maxQueueBytes": 6}
+    settings = settings_with([{"filters": ["a"]}], queuedMessages=queues, pipeline={"engine": "inline"})
+    [open_route] = settings.bridges[0].routes()
+    assert (open_route.queue_limit, open_route.max_queue_bytes, open_route.engine) == (None, None, None)
+    [route] = settings.routes()
+    assert (route.queue_limit, route.max_queue_bytes, route.engine) == (5, 6, "inline")
+
+
+def test_the_identity_is_the_same_tomorrow() -> None:
+    assert route_id("cloud", "push", ["a/#", "b"], "x/{#}") == "cloud.push.f05c26a0"
+    assert route_id("cloud", "pull", ["a/#"], None) == "cloud.pull.997eec6a"
+
+
+def test_the_order_of_filters_and_the_other_keys_do_not_change_the_identity() -> None:
+    [one] = settings_with([{"filters": ["a", "b"], "maxQoS": 0}]).routes()
+    [other] = settings_with([{"filters": ["b", "a"], "queueLimit": 3}]).routes()
+    assert one.id == other.id
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((["ab", "c"], None), (["a", "bc"], None)),
+        ((["a/b"], "c"), (["a/bc"], None)),
+        ((["a"], None), (["a"], "{#}")),
+        ((["a", "b"], None), (["a,b"], None)),
+        ((['a","b'], None), (["a", "b"], None)),
+    ],
+)
+def test_rules_that_only_look_alike_when_joined_have_different_identities(one: Any, other: Any) -> None:
+    assert route_id("x", "push", *one) != route_id("x", "push", *other)
+
+
+def test_push_and_pull_with_the_same_filters_are_two_routes() -> None:
+    routes = settings_with([{"filters": ["a"]}], [{"filters": ["a"]}]).routes()
+    assert [route.direction for route in routes] == ["push", "pull"]
+    assert len({route.id for route in routes}) == 2
+
+
+def test_the_same_route_twice_in_a_bridge_is_a_fault() -> None:
+    rules = [{"filters": ["a", "b"], "destination": "x"}, {"filters": ["c"]}]
+    with pytest.raises(SettingsError) as caught:
+        settings_with([*rules, {"filters": ["b", "a"], "destination": "x", "maxQoS": 0}])
+    [(path, text)] = caught.value.faults
+    assert path == "bridges[0].localSubscriptions[2]"
+    assert text.startswith("the same route as bridges[0].localSubscriptions[0]")
+
+
+def test_only_push_rules_have_excludes() -> None:
+    with pytest.raises(SettingsError, match="unknown key"):
+        settings_with([], [{"filters": ["a"], "excludes": ["b"]}])
