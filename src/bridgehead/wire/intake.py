@@ -84,8 +84,8 @@ class Intake:
         """Take the run of PUBLISH and acknowledgement packets at the front of buf[start:end].
 
         `inbound` (65,536 bytes, indexed by packet id) marks the QoS 2 messages received but not yet released: a
-        PUBLISH whose id is marked adds no row but is answered, a PUBREL clears the mark. The bytes are copied: the buffer
-        may be reused at once.
+        PUBLISH whose id is marked adds no row but is answered, a PUBREL clears the mark. The bytes are copied: the
+        buffer may be reused at once.
         """
         if not isinstance(buf, np.ndarray):
             buf = np.frombuffer(buf, np.uint8)

@@ -2,6 +2,7 @@
 
     kernels_scan     intake    bytes of a connection -> row descriptors, replies, acknowledgements
     kernels_columns            row descriptors -> Arrow columns
+    kernels_encode   frames    Arrow columns -> PUBLISH frames
     kernels_jit                how they are compiled and cached
 
 Each has a plain twin (`plain_*`, or a few lines in its test) that property tests hold it equal to.
@@ -10,7 +11,10 @@ Each has a plain twin (`plain_*`, or a few lines in its test) that property test
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
+from bridgehead.columns.schema import WIRE
+from bridgehead.wire.frames import encode_publishes
 from bridgehead.wire.intake import Intake
 from bridgehead.wire.kernels_columns import to_columns
 
@@ -25,4 +29,5 @@ def warm() -> None:
     """
     intake = Intake()
     intake.scan(bytearray(_SAMPLE), 0, len(_SAMPLE), 5, 0, np.zeros(65536, np.uint8))
-    to_columns(*intake.take())
+    batch = pa.RecordBatch.from_arrays(list(to_columns(*intake.take())), schema=WIRE)
+    encode_publishes(batch, 5, np.zeros(1, np.uint8), np.zeros(1, np.uint16))

@@ -4,7 +4,7 @@ A kernel is a plain Python function that numba turns into machine code. It works
 keeps no state of its own, and releases the interpreter lock while it runs.
 
 The compiled code is cached on disk beside the source file. numba notices a change of that file, but not a change of a
-function or a constant imported into it: therefore a kernel module imports nothing from other kernel modules but the two
+function or a constant imported into it: therefore a kernel module imports nothing from other kernel modules but the
 names below. The argument types are part of the cache key, also whether an array is read-only: the callers always pass
 writeable, contiguous arrays, so that nothing is compiled behind `bridgehead.wire.kernels.warm`.
 """
@@ -27,17 +27,35 @@ def kernel(function: Function) -> Function:
     return compiled
 
 
-def _pointer(typing_context: Any, address: Any) -> Any:
-    """Turn an integer address into a pointer for `numba.carray`.
+# Arrow buffers reach a kernel as addresses: one table of numbers is a far cheaper argument than two dozen arrays, and
+# buffers that are read-only and those that are not look the same. Whoever calls the kernel holds the buffers meanwhile.
 
-    One table of addresses is a far cheaper argument than two dozen arrays, and Arrow buffers that are read-only and
-    those that are not look the same to the kernel. Whoever calls the kernel holds the buffers meanwhile.
-    """
+
+def _peek(kind: Any) -> Any:
+    """A function that reads one number of type `kind` at an address; to the kernel it is an int64."""
+
+    def typed(typing_context: Any, address: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            place = builder.inttoptr(arguments[0], context.get_value_type(kind).as_pointer())
+            return context.cast(builder, builder.load(place, align=1), kind, types.int64)
+
+        return types.int64(types.int64), code
+
+    return intrinsic(typed)
+
+
+def _copy(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
+    """Copy `length` bytes from one address to another; the two do not overlap."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+        to, at = (builder.inttoptr(address, cgutils.voidptr_t) for address in arguments[:2])
+        cgutils.raw_memcpy(builder, to, at, arguments[2], 1)
+        return context.get_dummy_value()
 
-    return types.voidptr(address), code
+    return types.void(types.int64, types.int64, types.int64), code
 
 
-pointer: Any = intrinsic(_pointer)
+peek_u8: Any = _peek(types.uint8)
+peek_i32: Any = _peek(types.int32)
+peek_i64: Any = _peek(types.int64)
+copy_bytes: Any = intrinsic(_copy)
