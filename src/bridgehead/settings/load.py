@@ -63,7 +63,7 @@ def _settings(document: Document) -> Settings:
         try:
             settings = Settings.model_validate(content)
         except ValidationError as error:
-            faults += _new(faults, faults_of_model(error.errors(include_url=False, include_input=False), _known_keys()))
+            faults += _new(faults, faults_of_model(error.errors(include_url=False, include_input=False), known_keys()))
         faults += _new(faults, list(faults_across(content)))
         faults += _new(faults, list(faults_not_yet(content)))
     elif not faults:
@@ -85,12 +85,12 @@ def _in_order_of_the_file(faults: list[Fault], lines: Mapping[fault.Path, int]) 
 
 
 @cache
-def _known_keys() -> frozenset[str]:
+def known_keys() -> frozenset[str]:
+    """Every key that any part of the settings knows."""
     return frozenset(_keys(Settings))
 
 
 def _keys(annotation: object) -> Iterator[str]:
-    """Every key that any part of the settings knows, to guess what a mistyped one was meant to be."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         for field in annotation.model_fields.values():
             yield field.alias or ""
