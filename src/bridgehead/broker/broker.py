@@ -22,18 +22,17 @@ from bridgehead.broker.session import NEVER, ClientSession
 from bridgehead.clock import monotonic, now_us
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import WIRE
+from bridgehead.link.gathering import Gathering
 from bridgehead.pipeline.door import Door
+from bridgehead.session.rows import wire_batch
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal
-from bridgehead.session.rows import wire_batch
-from bridgehead.wire.intake import Intake
+from bridgehead.wire.intake import Rows
 from bridgehead.wire.kernels_scan import CONN
 from bridgehead.wire.packets import Connack, Connect, Subscribe, Unsubscribe, Will
 from bridgehead.wire.reason import Reason
 from bridgehead.wire.topicnames import share_of
 
-INTAKE_BYTES: Final = 32 * 1024 * 1024
-"""A tick ends early when this much has come in: a batch stays far below Arrow's 2 GiB."""
 SWEEP_EVERY: Final = 1.0
 CLIENT_WINDOW: Final = 65_535
 
@@ -42,7 +41,7 @@ class Broker:
     """Owns connections, sessions and the tick."""
 
     def __init__(self, engine: Engine, journal: Journal, doors: list[Door], max_rows: int, max_bytes: int) -> None:
-        self.intake = Intake()
+        self.gathering: Gathering[Connection] = Gathering(engine, self._gathered)
         self.distributor = Distributor(lambda: doors)
         self.sessions: dict[str, ClientSession] = {}
         self.connections: dict[int, Connection] = {}
@@ -53,8 +52,6 @@ class Broker:
         self._engine = engine
         self._journal = journal
         self._limits = (max_rows, max_bytes)
-        self._reads: list[tuple[Connection, bytes]] = []  # acknowledgements due for what is in the intake, in order
-        self._tick_due = False
         self._next_number = 1
         self._held: set[Connection] = set()  # connections not read from while the journal is full
         self._loop = asyncio.get_running_loop()
@@ -67,32 +64,11 @@ class Broker:
         self._next_number += 1
         return Connection(self, self._next_number)
 
-    def received(self, connection: Connection, replies: bytes) -> None:
-        """A connection has scanned a run into the intake; ``replies`` are due when it is safe."""
-        self._reads.append((connection, replies))
-        if self.intake.bytes_used > INTAKE_BYTES:
-            self.flush()
-        elif not self._tick_due:
-            self._tick_due = True
-            self._loop.call_soon(self._tick)
-
-    def _tick(self) -> None:
-        self._tick_due = False
-        self.flush()
-
-    def flush(self) -> None:
-        """Everything in the intake goes its way now."""
-        if not self._reads:
-            return
-        reads, self._reads = self._reads, []
-        if self.intake.rows_used:
-            rows = self.intake.take()
-            batch = wire_batch(rows)
-            names = {connection.number: connection.client_id for connection, _ in reads}
-            self._accept(batch, clients_of(rows.rows[:, CONN], names.__getitem__))
-        self._engine.when_synced(lambda: self._acknowledge(reads))
+    def _gathered(self, rows: Rows, sources: list[Connection]) -> None:
+        names = {connection.number: connection.client_id for connection in sources}
+        self._accept(wire_batch(rows), clients_of(rows.rows[:, CONN], names.__getitem__))
         if self._journal.full:
-            self._hold([connection for connection, _ in reads])
+            self._hold(sources)
 
     def publish(self, batch: Batch, client_id: str) -> None:
         """Rows of WIRE form from inside the node (a pull route, a will), as if a client had published them."""
@@ -113,10 +89,6 @@ class Broker:
         for log in self._journal.logs.values():
             log.publish()
         self.on_journal()
-
-    def _acknowledge(self, reads: list[tuple[Connection, bytes]]) -> None:
-        for connection, replies in reads:
-            connection.reply(replies)
 
     def _hold(self, connections: list[Connection]) -> None:
         """The journal is full: stop reading from those who fill it until there is room."""
@@ -181,7 +153,7 @@ class Broker:
         session.attach(connection.link, connection.version, window, max_packet, now_us())
 
     def connection_closed(self, connection: Connection) -> None:
-        self.flush()
+        self.gathering.flush()
         self.connections.pop(connection.number, None)
         self._held.discard(connection)
         self._detach(connection)
@@ -281,7 +253,7 @@ class Broker:
 
     def close(self) -> None:
         """Nobody is served any more; what was acknowledged is in the journal."""
-        self.flush()
+        self.gathering.flush()
         self._sweeper.cancel()
         for timer in self._wills.values():
             timer.cancel()
@@ -310,6 +282,6 @@ def _will_row(will: Will) -> Batch:
         "content_type": properties.get("content_type"),
         "response_topic": properties.get("response_topic"),
         "correlation_data": properties.get("correlation_data"),
-        "user_properties": [{"key": key, "value": value} for key, value in pairs],  # type: ignore[attr-defined]
+        "user_properties": [{"key": key, "value": value} for key, value in pairs],
     }
     return pa.RecordBatch.from_pylist([row], schema=WIRE)

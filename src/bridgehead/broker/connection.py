@@ -5,9 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from bridgehead.clock import monotonic
 from bridgehead.link.link import Buffer, Link
 from bridgehead.session.stream import Fault, PacketStream
@@ -62,7 +59,7 @@ class Connection:
 
     def link_data(self, data: Buffer, end: int) -> tuple[int, int]:
         self._last_heard = monotonic()
-        for item in self._stream.feed(data, end, self.broker.intake, self.number):
+        for item in self._stream.feed(data, end, self.broker.gathering.intake, self.number):
             if self.closing:
                 return end, 0
             if isinstance(item, ScanResult):
@@ -77,13 +74,13 @@ class Connection:
         if len(run.acks):
             self.broker.client_acked(self, run.acks)
         if run.row_to > run.row_from or run.replies:
-            self.broker.received(self, run.replies)
+            self.broker.gathering.received(self, run.replies)
 
     def _control(self, packet: Packet) -> None:
         if isinstance(packet, Pingreq):
             self.link.write(encode(Pingresp(), self.version))
             return
-        self.broker.flush()  # whatever came before this packet counts as having happened before it
+        self.broker.gathering.flush()  # whatever came before this packet counts as having happened before it
         if isinstance(packet, Connect):
             self._connect(packet)
         elif isinstance(packet, Subscribe):
@@ -169,6 +166,3 @@ class Connection:
     def link_closed(self, error: Exception | None) -> None:
         self.closing = True
         self.broker.connection_closed(self)
-
-    def sent_acks(self, acks: npt.NDArray[np.int64]) -> None:
-        self.broker.client_acked(self, acks)

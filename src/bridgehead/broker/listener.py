@@ -29,6 +29,10 @@ class Listener:
             raise StartError(f"cannot listen on {self.host}:{self.port}: {reason}") from error
         self.port = self._server.sockets[0].getsockname()[1]
 
+    @property
+    def accepting(self) -> bool:
+        return self._server is not None and self._server.is_serving()
+
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()

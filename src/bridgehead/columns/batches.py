@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from bridgehead.columns.schema import MESSAGE, STORED
 
-Batch = pa.RecordBatch
+Batch: TypeAlias = pa.RecordBatch
 
 
 def constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
@@ -43,8 +44,8 @@ def checksum(batches: list[Batch]) -> int:
             ends, data = column_data(batch.column(name))
             if len(batch):
                 lengths = np.diff(ends)
-                crc = zlib.crc32(np.ascontiguousarray(lengths), crc)
-                crc = zlib.crc32(data[ends[0] : ends[-1]], crc)
+                crc = zlib.crc32(np.ascontiguousarray(lengths).data, crc)
+                crc = zlib.crc32(data[ends[0] : ends[-1]].data, crc)
     return crc
 
 

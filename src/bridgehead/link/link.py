@@ -16,7 +16,7 @@ Buffer = npt.NDArray[np.uint8]
 
 # A read is consumed before the next one starts, so all links of the loop share one buffer.
 _shared: Final[Buffer] = np.empty(READ_SIZE, np.uint8)
-_shared_view: Final = memoryview(_shared)
+_shared_view: Final = _shared.data
 
 
 class LinkOwner(Protocol):
@@ -43,12 +43,14 @@ class Link(asyncio.BufferedProtocol):
         self._large: Buffer | None = None  # its own buffer when it is larger than the shared one
         self._filled = 0  # how much of _large holds data
         self._written = 0  # bytes ever handed to the transport
+        self.opened = False
         self.writable = True
         self.reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self.opened = True
         transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_HIGH // 4)
         self._owner.link_opened()
 
@@ -59,7 +61,7 @@ class Link(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> Any:
         if self._large is not None:
-            return memoryview(self._large)[self._filled :]
+            return self._large.data[self._filled :]
         if self._kept:
             _shared_view[: len(self._kept)] = self._kept
             return _shared_view[len(self._kept) :]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridgehead.columns.batches import Batch
+from bridgehead.columns.expiry import remaining_expiry
 from bridgehead.wire.flow import AWAIT_PUBCOMP, OutboundFlow
 from bridgehead.wire.frames import encode_acks, encode_publishes, frame_sizes
 
@@ -99,7 +100,7 @@ class Sender:
                 batch = rows_of(int(owners[start]), seqs[part])
                 qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
                 # An expired row is resent all the same: its packet id must be settled, and the peer sees what is left: 0.
-                expiry = _remaining(batch, now_us)
+                expiry = remaining_expiry(batch, now_us)
                 chunks.append(encode_publishes(batch, self.version, qos, ids[part], True, expiry=expiry).data)
             start = i
         return chunks
@@ -110,21 +111,10 @@ class Sender:
         return {int(owner): seqs[owners == owner] for owner in np.unique(owners)}
 
 
-def _remaining(batch: Batch, now_us: int) -> npt.NDArray[np.int64] | None:
-    """Message expiry less the time waited, -1 where there is none; None if no row has one."""
-    column = batch.column("message_expiry")
-    if column.null_count == len(column):
-        return None
-    expiry = column.fill_null(-1).to_numpy(zero_copy_only=False)
-    received = batch.column("received_at").cast(pa.int64()).to_numpy(zero_copy_only=False)
-    waited = np.maximum(now_us - received, 0) // 1_000_000
-    return np.where(expiry >= 0, np.maximum(expiry - waited, 0), -1)
-
-
 def _without_expired(
     batch: Batch, seqs: Seqs, now_us: int
 ) -> tuple[Batch, Seqs, npt.NDArray[np.int64] | None, Seqs]:
-    expiry = _remaining(batch, now_us)
+    expiry = remaining_expiry(batch, now_us)
     if expiry is None:
         return batch, seqs, None, seqs[:0]
     alive = expiry != 0

@@ -73,7 +73,7 @@ class PacketStream:
             yield packet
 
     def _control(self, data: npt.NDArray[np.uint8], end: int) -> Packet | None:
-        head = frame(memoryview(data)[self.taken : end], MAX_PACKET if self.version else CONNECT_LIMIT)
+        head = frame(data.data[self.taken : end], MAX_PACKET if self.version else CONNECT_LIMIT)
         if head is None:
             return None
         first_byte, header, remaining = head

@@ -14,13 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, concat
+from bridgehead.columns.batches import Batch, column_data, concat
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.segments import Segment, Segments
 
 WAITING: Final = 0
 MARKED: Final = 1
 DONE: Final = 2
+
+POLL_BYTES: Final = 1024 * 1024
+"""What one poll hands out at most, so that a sender's turn stays short whatever the payloads are."""
 
 Seqs = npt.NDArray[np.int64]
 
@@ -99,8 +102,8 @@ class Outbox:
     def drop_counted(self, reason: str, rows: int) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + rows
 
-    def poll(self, max_rows: int) -> Polled | None:
-        """Mark and return the next consecutive waiting rows of one batch, oldest first."""
+    def poll(self, max_rows: int, max_bytes: int = POLL_BYTES) -> Polled | None:
+        """Mark and return the next consecutive waiting rows of one batch, oldest first; one row at least."""
         index = self._segments.index_of(self.cursor)
         while index < len(self._segments):
             segment = self._segments[index]
@@ -111,9 +114,12 @@ class Outbox:
                 low += int(np.argmax(waiting))
                 blocked = marks[low : low + max_rows] != WAITING
                 count = int(np.argmax(blocked)) if blocked.any() else len(blocked)
+                batch = self._segments.batch(segment).slice(low, count)
+                if segment.weight > max_bytes:
+                    count = _rows_within(batch, max_bytes)
                 marks[low : low + count] = MARKED
                 self.cursor = segment.start + low + count
-                return Polled(segment.start + low, self._segments.batch(segment).slice(low, count))
+                return Polled(segment.start + low, batch.slice(0, count))
             self.cursor = segment.end
             index += 1
         self.cursor = self.end
@@ -175,3 +181,9 @@ class Outbox:
         if changes.drops:
             self._engine.write(changes)
         return moved
+
+
+def _rows_within(batch: Batch, max_bytes: int) -> int:
+    """How many leading rows hold at most so many payload bytes; one at least."""
+    ends, _ = column_data(batch.column("payload"))
+    return max(int(np.searchsorted(ends - ends[0], max_bytes, side="right")) - 1, 1)

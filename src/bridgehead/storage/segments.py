@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from bridgehead.columns.batches import Batch, concat, weight
@@ -88,8 +89,9 @@ class Segments:
         while len(self._segments) >= FAN:
             run = self._segments[-FAN:]
             level = run[0].level
-            contiguous = all(a.end == b.start for a, b in zip(run, run[1:], strict=False))
-            if level >= TOP_LEVEL or any(s.level != level for s in run) or run[0].start < touched_below or not contiguous:
+            if level >= TOP_LEVEL or run[0].start < touched_below or any(segment.level != level for segment in run):
+                return
+            if any(one.end != following.start for one, following in pairwise(run)):
                 return
             merged = concat([self.batch(segment) for segment in run])
             changes = Changes(drops=[(self._shelf, segment.start) for segment in run[1:]])

@@ -1,0 +1,196 @@
+"""The one place that knows every part: builds a node from its settings, starts it in order, stops it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from bridgehead.bridge.service import BridgeService
+from bridgehead.broker.broker import Broker
+from bridgehead.broker.listener import Listener
+from bridgehead.console.server import Console
+from bridgehead.pipeline.door import Door, DoorRule
+from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.inline import InlineEngine
+from bridgehead.pipeline.rules import RouteRules
+from bridgehead.pipeline.service import Service
+from bridgehead.pipeline.supervisor import PipelineSettings, Supervisor
+from bridgehead.settings.bridge import Bridge
+from bridgehead.settings.model import Settings
+from bridgehead.settings.route import Route
+from bridgehead.storage.journal import SHARED, Journal
+from bridgehead.storage.memory import MemoryEngine
+from bridgehead.storage.outbox import Outbox
+from bridgehead.telemetry.snapshot import NodeView, RouteView
+from bridgehead.wire import kernels
+
+log = logging.getLogger(__name__)
+
+INLINE: Final = "inline"
+"""The log of all routes that run in the node."""
+
+
+class Node:
+    """One Bridgehead node. ``start`` returns when listeners accept; the pipeline may still be on its way."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._routes = settings.routes()
+        self._engine = MemoryEngine()
+        self._journal = Journal(self._engine, settings.journal.max_bytes)
+        self._outboxes = {route.id: _outbox(route, self._engine) for route in self._routes}
+        self._gate = Gate(self._engine, self._journal, self._outboxes)
+        bridges = {bridge.id: bridge for bridge in settings.bridges}
+        self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
+        self._rules = {route.id: _rules(route, bridges[route.bridge]) for route in self._routes}
+        self._listeners: list[Listener] = []
+        self._bridges: list[BridgeService] = []
+        self._inline: InlineEngine | None = None
+        self._inline_due = False
+        self._service: Service | None = None
+        self._supervisor: Supervisor | None = None
+        self._console: Console | None = None
+
+    def _door(self, route: Route, bridge: Bridge) -> Door:
+        rule = DoorRule(
+            route=route.id,
+            bridge=route.bridge,
+            filters=route.filters,
+            excludes=route.excludes,
+            persist=bridge.persist,
+            hop_limit=bridge.loop_prevention_hop_count if bridge.loop_prevention_enabled else None,
+        )
+        return Door(rule, self._journal.log(INLINE if route.engine == "inline" else SHARED))
+
+    async def start(self) -> None:
+        """Listeners last: whoever gets in finds everything there."""
+        kernels.warm()
+        limits = self.settings.queued_messages
+        pushes = [self._doors[route.id] for route in self._routes if route.direction == "push"]
+        self.broker = Broker(self._engine, self._journal, pushes, limits.max_queued_messages, limits.max_queue_bytes)
+        self._gate.on_commit = lambda _: self.broker.journal_has_room()
+        self._start_engines()
+        for bridge in self.settings.bridges:
+            routes = [route for route in self._routes if route.bridge == bridge.id]
+            pulls = [self._doors[route.id] for route in routes if route.direction == "pull"]
+            service = BridgeService(bridge, routes, self._outboxes, pulls, self._engine, self.broker.publish)
+            self._bridges.append(service)
+        try:
+            for listener in self.settings.listeners:
+                self._listeners.append(Listener(self.broker, listener.host, listener.port))
+                await self._listeners[-1].start()
+            console = self.settings.console
+            self._console = Console(console.host, console.port, self.view())
+            await self._console.start()
+        except BaseException:
+            await self.stop()
+            raise
+        if self._supervisor is not None:
+            self._supervisor.start()
+        for service in self._bridges:
+            service.start()
+
+    def _start_engines(self) -> None:
+        pipeline = self.settings.pipeline
+        spark = tuple(self._rules[route.id] for route in self._routes if route.engine == "spark")
+        inline = [self._rules[route.id] for route in self._routes if route.engine == "inline"]
+        if inline:
+            inline_log = self._journal.log(INLINE)
+            self._inline = InlineEngine(self._engine, self._gate, inline_log, inline)
+            inline_log.on_visible = self._inline_wake
+        if spark:
+            names = {route.id: route.bridge for route in self._routes}
+            logs = {SHARED: self._journal.log(SHARED)}
+            flight = pipeline.flight
+            self._service = Service(self._gate, logs, self.settings.node, names, flight.host, flight.port)
+            settings = PipelineSettings(
+                data_dir=self.settings.data_dir,
+                rules=spark,
+                master=pipeline.master,
+                conf=dict(pipeline.conf),
+                max_rows=pipeline.max_rows_per_batch,
+                max_bytes=pipeline.max_bytes_per_batch,
+            )
+            self._supervisor = Supervisor(settings, self._gate, self._service)
+
+    def _inline_wake(self) -> None:
+        if not self._inline_due:
+            self._inline_due = True
+            asyncio.get_running_loop().call_soon(self._inline_turn)
+
+    def _inline_turn(self) -> None:
+        self._inline_due = False
+        assert self._inline is not None
+        self._inline.run()
+        if self._inline.has_work:
+            self._inline_wake()
+
+    def view(self) -> NodeView:
+        """What telemetry may look at."""
+        bridges = {service.id: service for service in self._bridges}
+        pushing = {f.outbox.route: f for service in self._bridges for f in service.forwarders}
+        routes = [
+            RouteView(
+                route=route,
+                door=self._doors[route.id],
+                outbox=self._outboxes[route.id],
+                forwarder=pushing.get(route.id),
+            )
+            for route in self._routes
+        ]
+        return NodeView(
+            name=self.settings.node,
+            listening=lambda: self._listening,
+            broker=self.broker,
+            journal=self._journal,
+            gate=self._gate,
+            supervisor=self._supervisor,
+            bridges=bridges,
+            routes=routes,
+        )
+
+    @property
+    def _listening(self) -> bool:
+        return bool(self._listeners) and all(listener.accepting for listener in self._listeners)
+
+    @property
+    def ports(self) -> list[int]:
+        return [listener.port for listener in self._listeners]
+
+    @property
+    def console_port(self) -> int:
+        return self._console.port if self._console is not None else 0
+
+    async def stop(self) -> None:
+        """Stop taking, let the pipeline end its batch, say goodbye to the remotes, then close."""
+        for listener in self._listeners:
+            await listener.stop()
+        if self._supervisor is not None:
+            await self._supervisor.stop()
+        for service in self._bridges:
+            await service.stop()
+        self.broker.close()
+        if self._service is not None:
+            await self._service.stop()
+        if self._console is not None:
+            await self._console.stop()
+        self._engine.close()
+
+
+def _outbox(route: Route, engine: MemoryEngine) -> Outbox:
+    assert route.queue_limit is not None
+    assert route.max_queue_bytes is not None
+    return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes)
+
+
+def _rules(route: Route, bridge: Bridge) -> RouteRules:
+    return RouteRules(
+        route=route.id,
+        destination=route.destination,
+        user_properties=route.custom_user_properties,
+        preserve_retain=route.preserve_retain,
+        max_qos=route.max_qos,
+        persist=bridge.persist,
+        count_hops=bridge.loop_prevention_enabled,
+    )

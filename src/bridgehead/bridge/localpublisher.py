@@ -1,0 +1,60 @@
+"""The other end of a pull route: its outbox rows are published in the local broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from bridgehead.clock import now_us
+from bridgehead.columns.batches import Batch
+from bridgehead.columns.expiry import remaining_expiry
+from bridgehead.columns.schema import WIRE
+from bridgehead.storage.outbox import Outbox
+
+TURN_ROWS: Final = 8192
+
+
+class LocalPublisher:
+    """Takes rows whenever there are any; the local broker has them when ``publish`` returns."""
+
+    def __init__(self, outbox: Outbox, publish: Callable[[Batch], None]) -> None:
+        self._outbox = outbox
+        self._publish = publish
+        self._due = False
+        outbox.on_waiting = self.wake
+
+    def wake(self) -> None:
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._due = False
+        polled = self._outbox.poll(TURN_ROWS)
+        if polled is None:
+            return
+        seqs = np.arange(polled.first, polled.first + polled.rows)
+        batch = polled.batch
+        expiry = remaining_expiry(batch, now_us())
+        if expiry is not None:
+            over = expiry == 0
+            self._outbox.acknowledge(seqs[over], delivered=False)
+            self._outbox.drop_counted("expired", int(over.sum()))
+            batch, expiry, seqs = batch.filter(pa.array(~over)), expiry[~over], seqs[~over]
+        if len(seqs):
+            self._publish(_wire_rows(batch, expiry))
+            self._outbox.acknowledge(seqs)
+        self.wake()
+
+
+def _wire_rows(batch: Batch, expiry: npt.NDArray[np.int64] | None) -> Batch:
+    columns = {name: batch.column(name) for name in WIRE.names}
+    columns["qos"] = batch.column("wire_qos")
+    if expiry is not None:
+        columns["message_expiry"] = pa.array(expiry, mask=expiry < 0)
+    return pa.RecordBatch.from_arrays([columns[name] for name in WIRE.names], schema=WIRE)

@@ -1,0 +1,446 @@
+"""The uplink: the one MQTT connection of a bridge to its remote broker, from CONNECT to the next attempt.
+
+The session state (packet ids in flight, QoS 2 ids received) lives here and outlives connections. On reconnect: unacknowledged
+rows first, with DUP, then tier 2, then tier 1. If the remote has lost the session, everything unacknowledged is sent again as
+new, in order, and counted as possibly doubled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from bridgehead.bridge.backoff import Backoff
+from bridgehead.bridge.consumer import Consumer
+from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.clock import monotonic, now_us
+from bridgehead.link.link import Buffer, Link
+from bridgehead.session.sender import Outgoing, Sender
+from bridgehead.session.stream import Fault, PacketStream, no_inbound_ids
+from bridgehead.storage.outbox import Polled
+from bridgehead.wire.encode import encode
+from bridgehead.wire.frames import encode_acks
+from bridgehead.wire.intake import ScanResult
+from bridgehead.wire.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Suback,
+    Subscribe,
+    Subscription,
+)
+from bridgehead.wire.reason import Reason
+
+log = logging.getLogger(__name__)
+
+WINDOW: Final = 16_384
+"""QoS 1 and 2 messages in flight at most, and the highest packet id of a PUBLISH; the remote may allow fewer."""
+WINDOW_QOS2_V4: Final = 20
+"""MQTT 3.1.1 has no Receive Maximum; mosquitto holds back what exceeds its 20 inbound QoS 2 messages, and drops beyond that."""
+SUBSCRIBE_IDS: Final = 60_000
+"""Packet ids of SUBSCRIBE start here: never one that a PUBLISH may have."""
+SEND_ROWS: Final = 4096
+SETTLE_EVERY: Final = 0.005
+CONNECT_WITHIN: Final = 10.0
+CONNACK_WITHIN: Final = 30.0
+STOP_WITHIN: Final = 5.0
+PUBREL: Final = 6
+
+
+@dataclass(slots=True)
+class UplinkStatus:
+    """What a user sees of the connection."""
+
+    state: str = "disconnected"  # connecting, connected, disconnected, stopped
+    last_error: str | None = None
+    next_attempt: float | None = None  # monotonic seconds
+    connects: int = 0
+    possibly_doubled: int = 0
+    subscribe_refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class UplinkRule:
+    """How to connect: the same CONNECT on the first and on every later attempt."""
+
+    bridge: str
+    addresses: tuple[tuple[str, int], ...]
+    client_id: str
+    version: int
+    keep_alive: int
+    session_expiry: int
+    clean_start: bool
+    username: str | None
+    password: bytes | None
+    subscriptions: tuple[Subscription, ...]
+
+
+class Uplink:
+    """Connects, reconnects, sends what the forwarders have, hands to the consumer what comes."""
+
+    def __init__(self, rule: UplinkRule, forwarders: list[Forwarder], consumer: Consumer) -> None:
+        self.rule = rule
+        self.status = UplinkStatus()
+        self._forwarders = forwarders
+        self._consumer = consumer
+        self._sender = Sender(rule.version, WINDOW, last_id=WINDOW)
+        self._inbound = no_inbound_ids()
+        self._stopping = False
+        self._error = ""  # why the running connection ended, as far as we know
+        self._fresh = True  # no session of this process exists yet: what the remote may remember is not ours
+        self._stream = PacketStream(from_server=True, version=rule.version)
+        self._link: Link | None = None
+        self._online = False
+        self._keep_alive = float(rule.keep_alive)
+        self._last_heard = 0.0
+        self._backoff = Backoff()
+        self._connack = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._turn = 0  # whose turn it is among the forwarders
+        self._pump_due = False
+        # Rows sent without an acknowledgement to come: (position of their last byte, forwarder, rows); done when taken.
+        self._in_socket: deque[tuple[int, Forwarder, npt.NDArray[np.int64]]] = deque()
+        self._settler: asyncio.TimerHandle | None = None
+        for forwarder in forwarders:
+            forwarder.outbox.on_waiting = self.wake
+
+    @property
+    def connected(self) -> bool:
+        return self._online
+
+    @property
+    def in_flight(self) -> int:
+        return self._sender.flow.in_flight
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """Say goodbye, then end; what is unacknowledged stays where it is."""
+        self._stopping = True
+        if self._link is not None:
+            if self._online:
+                self._link.write(encode(Disconnect(), self.rule.version))
+            self._link.close()
+            try:
+                await asyncio.wait_for(self._closed.wait(), STOP_WITHIN)
+            except TimeoutError:
+                log.warning("bridge %s: the connection did not close in time", self.rule.bridge)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._settler is not None:
+            self._settler.cancel()
+        self.status.state = "stopped"
+
+    # -- connecting ---------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        attempt = 0
+        while not self._stopping:
+            host, port = self.rule.addresses[attempt % len(self.rule.addresses)]
+            error = await self._connect_once(host, port)
+            self._offline()
+            if self._stopping:
+                return
+            self.status.last_error = error
+            delay = self._backoff.next()
+            self.status.next_attempt = monotonic() + delay
+            log.warning("bridge %s: %s; next attempt in %.1f s", self.rule.bridge, error, delay)
+            attempt += 1
+            await asyncio.sleep(delay)
+
+    async def _connect_once(self, host: str, port: int) -> str:
+        """One connection from its first byte to its end; returns why it ended."""
+        self.status.state = "connecting"
+        self.status.next_attempt = None
+        self._connack.clear()
+        self._closed.clear()
+        self._stream = PacketStream(from_server=True, version=self.rule.version)
+        self._stream.inbound = self._inbound
+        self._error = "the remote broker closed the connection"
+        link = Link(self)
+        loop = asyncio.get_running_loop()
+        try:
+            self._link = link
+            await asyncio.wait_for(loop.create_connection(lambda: link, host, port), CONNECT_WITHIN)
+            await asyncio.wait_for(self._until_connack(), CONNACK_WITHIN)
+            await self._beat()
+        except TimeoutError:
+            self._error = f"no answer from {host}:{port}"
+        except OSError as error:
+            self._error = f"cannot reach {host}:{port}: {error.strerror or error}"
+        finally:
+            if not link.opened:
+                self._closed.set()
+            link.abort()
+        await self._closed.wait()
+        return self._error
+
+    async def _until_connack(self) -> None:
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._connack, self._closed)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _beat(self) -> None:
+        """Keep alive, until the connection ends: ping when half the interval has passed, give up after one and a half."""
+        while not self._closed.is_set():
+            try:
+                await asyncio.wait_for(self._closed.wait(), self._keep_alive / 2 or None)
+            except TimeoutError:
+                if monotonic() - self._last_heard > 1.5 * self._keep_alive:
+                    self._error = "the remote broker has been silent for one and a half keep alive intervals"
+                    return
+                if self._link is not None:
+                    self._link.write(encode(Pingreq(), self.rule.version))
+
+    def link_opened(self) -> None:
+        rule = self.rule
+        self._last_heard = monotonic()
+        properties: dict[str, object] = {}
+        if rule.version == 5:
+            properties["session_expiry_interval"] = rule.session_expiry
+        connect = Connect(
+            protocol_level=rule.version,
+            client_id=rule.client_id,
+            clean_start=rule.clean_start,
+            keep_alive=rule.keep_alive,
+            username=rule.username,
+            password=rule.password,
+            properties=properties,
+        )
+        assert self._link is not None
+        self._link.write(encode(connect, rule.version))
+
+    def link_closed(self, error: Exception | None) -> None:
+        if error is not None:
+            self._error = f"connection lost: {error}"
+        self._consumer.gathering.flush()
+        self._offline()
+        self._closed.set()
+
+    def _offline(self) -> None:
+        """What the kernel did not take goes back; tier 2 fills while we are away."""
+        if self.status.state != "stopped":
+            self.status.state = "disconnected"
+        if self._link is None:
+            return
+        self._settle()
+        unsent: dict[int, list[npt.NDArray[np.int64]]] = {forwarder.number: [] for forwarder in self._forwarders}
+        for _, forwarder, seqs in self._in_socket:
+            unsent[forwarder.number].append(seqs)
+        self._in_socket.clear()
+        self._online = False
+        self._link = None
+        for forwarder in self._forwarders:
+            forwarder.return_all(np.concatenate([np.zeros(0, np.int64), *unsent[forwarder.number]]))
+            forwarder.hold()
+
+    # -- what the remote says -----------------------------------------------------------------------------------------
+
+    def link_data(self, data: Buffer, end: int) -> tuple[int, int]:
+        self._last_heard = monotonic()
+        for item in self._stream.feed(data, end, self._consumer.gathering.intake, 0):
+            if isinstance(item, ScanResult):
+                if not self._online:
+                    self._fail(Reason.PROTOCOL_ERROR, "the remote broker sent messages before CONNACK")
+                    return end, 0
+                if len(item.acks):
+                    self._acked(item.acks)
+                if item.row_to > item.row_from or item.replies:
+                    self._consumer.gathering.received(self, item.replies)
+            elif isinstance(item, Fault):
+                self._fail(item.reason, f"the remote broker broke the protocol: {item.text}")
+                return end, 0
+            else:
+                self._control(item)
+        return self._stream.taken, self._stream.need
+
+    def reply(self, data: bytes) -> None:
+        """Acknowledgements of what the consumer has made safe."""
+        if self._online and self._link is not None:
+            self._link.write(data)
+
+    def _control(self, packet: Packet) -> None:
+        if isinstance(packet, Connack) and not self._online:
+            self._connected(packet)
+        elif isinstance(packet, Suback):
+            self._subscribed(packet)
+        elif isinstance(packet, Disconnect):
+            self._error = f"the remote broker said DISCONNECT: {_describe(packet.reason, packet.properties)}"
+            if self._link is not None:
+                self._link.abort()
+        elif not isinstance(packet, Pingresp):
+            self._fail(Reason.PROTOCOL_ERROR, f"the remote broker sent {type(packet).__name__.upper()}")
+
+    def _fail(self, reason: int, text: str) -> None:
+        self._error = text
+        if self._link is not None:
+            if self._online and self.rule.version == 5:
+                self._link.write(encode(Disconnect(Reason(reason)), 5))
+            self._link.close()
+
+    def _connected(self, packet: Connack) -> None:
+        link = self._link
+        assert link is not None
+        if packet.reason >= 0x80:
+            self._error = f"the remote broker refused the connection: {_describe(packet.reason, packet.properties)}"
+            link.abort()
+            return
+        self._apply_limits(packet)
+        if packet.session_present and not self.rule.clean_start:
+            self._resume(link)
+        else:
+            self._start_anew()
+        self._fresh = False
+        self._online = True
+        self._backoff.reset()
+        self.status.state = "connected"
+        self.status.last_error = None
+        self.status.connects += 1
+        log.info("bridge %s: connected to %s", self.rule.bridge, link.peer)
+        self._subscribe(link, resumed=packet.session_present)
+        self._connack.set()
+        self.pump()
+
+    def _apply_limits(self, packet: Connack) -> None:
+        window = packet.properties.get("receive_maximum", 65_535)
+        max_packet = packet.properties.get("maximum_packet_size", 0)
+        keep_alive = packet.properties.get("server_keep_alive", self.rule.keep_alive)
+        assert isinstance(window, int)
+        assert isinstance(max_packet, int)
+        assert isinstance(keep_alive, int)
+        self._sender.flow.window = min(window, WINDOW)
+        self._sender.max_packet = max_packet
+        self._keep_alive = float(keep_alive)
+
+    def _resume(self, link: Link) -> None:
+        if self._fresh:
+            # The remote remembers a session that this process does not: an id that it still holds half-way through QoS 2
+            # would swallow our next message with that id. Releasing every id of the window frees them.
+            link.write(encode_acks(PUBREL, np.arange(1, WINDOW + 1, dtype=np.uint16)))
+            return
+        for chunk in self._sender.resend(lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us()):
+            link.write(chunk)
+
+    def _start_anew(self) -> None:
+        self._inbound = no_inbound_ids()
+        self._stream.inbound = self._inbound
+        for owner, seqs in self._sender.forget().items():
+            self.status.possibly_doubled += len(seqs)
+            self._forwarders[owner].return_all(seqs)
+
+    def _subscribe(self, link: Link, *, resumed: bool) -> None:
+        if not self.rule.subscriptions or (resumed and self.status.connects > 1):
+            return
+        self.status.subscribe_refused = {}
+        link.write(encode(Subscribe(SUBSCRIBE_IDS, list(self.rule.subscriptions)), self.rule.version))
+
+    def _subscribed(self, packet: Suback) -> None:
+        for wish, reason in zip(self.rule.subscriptions, packet.reasons, strict=False):
+            if reason >= 0x80:
+                self.status.subscribe_refused[wish.filter] = _describe(reason, packet.properties)
+                log.error("bridge %s: subscribing to %s was refused: %s", self.rule.bridge, wish.filter, reason.name)
+
+    # -- sending ------------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Something may wait in an outbox."""
+        if not self._pump_due:
+            self._pump_due = True
+            asyncio.get_running_loop().call_soon(self.pump)
+
+    def link_writable(self) -> None:
+        self.pump()
+
+    def pump(self) -> None:
+        """Send while there is something to send, room in the window and room in the socket; one turn each route."""
+        self._pump_due = False
+        if not self._online:
+            for forwarder in self._forwarders:
+                forwarder.hold()
+            return
+        idle = 0
+        while idle < len(self._forwarders) and self._link is not None and self._link.writable and self._sender.room:
+            self._turn = (self._turn + 1) % len(self._forwarders)
+            idle = 0 if self._send_some(self._forwarders[self._turn], self._link) else idle + 1
+        self._settle()
+
+    def _send_some(self, forwarder: Forwarder, link: Link) -> bool:
+        polled = forwarder.next(min(self._sender.room, SEND_ROWS))
+        if polled is not None and self.rule.version < 5:
+            polled = self._within_qos2_window(forwarder, polled)
+        if polled is None:
+            return False
+        out = self._sender.send(forwarder.number, polled.first, polled.batch, now_us())
+        link.write(out.data)
+        self._account(forwarder, out, link)
+        return True
+
+    def _account(self, forwarder: Forwarder, out: Outgoing, link: Link) -> None:
+        for reason, seqs in (("expired", out.expired), ("too-large", out.oversized)):
+            if len(seqs):
+                forwarder.outbox.acknowledge(seqs, delivered=False)
+                forwarder.outbox.drop_counted(reason, len(seqs))
+        if len(out.unacknowledged):
+            self._in_socket.append((link.written, forwarder, out.unacknowledged))
+
+    def _within_qos2_window(self, forwarder: Forwarder, polled: Polled) -> Polled | None:
+        qos2 = polled.batch.column("wire_qos").to_numpy(zero_copy_only=False) == 2
+        if not qos2.any():
+            return polled
+        room = WINDOW_QOS2_V4 - self._sender.flow.in_flight_qos2
+        over = np.flatnonzero(np.cumsum(qos2) > max(room, 0))
+        if not len(over):
+            return polled
+        fits = int(over[0])
+        forwarder.give_back(Polled(polled.first + fits, polled.batch.slice(fits)))
+        return Polled(polled.first, polled.batch.slice(0, fits)) if fits else None
+
+    def _settle(self) -> None:
+        """Rows whose last byte the kernel has taken are done."""
+        if self._link is None or not self._in_socket:
+            return
+        taken = self._link.taken
+        while self._in_socket and self._in_socket[0][0] <= taken:
+            _, forwarder, seqs = self._in_socket.popleft()
+            forwarder.outbox.acknowledge(seqs)
+        if self._in_socket and self._settler is None:
+            self._settler = asyncio.get_running_loop().call_later(SETTLE_EVERY, self._settle_later)
+
+    def _settle_later(self) -> None:
+        self._settler = None
+        self._settle()
+
+    def _acked(self, acks: npt.NDArray[np.int64]) -> None:
+        replies, finished = self._sender.acked(acks)
+        if self._link is not None:
+            self._link.write(replies)
+        for rows in finished:
+            outbox = self._forwarders[rows.owner].outbox
+            outbox.acknowledge(rows.delivered)
+            if len(rows.refused):
+                outbox.acknowledge(rows.refused, delivered=False)
+                for reason in rows.reasons:
+                    outbox.drop_counted(f"refused-{int(reason):#04x}", 1)
+                log.warning("bridge %s: the remote refused %d messages", self.rule.bridge, len(rows.refused))
+        self.wake()
+
+
+def _describe(reason: Reason, properties: dict[str, object]) -> str:
+    text = properties.get("reason_string")
+    name = reason.name.lower().replace("_", " ")
+    return f"{name} (0x{int(reason):02x}){f': {text}' if text else ''}"

@@ -1,0 +1,106 @@
+"""The command line: run a node, check a file, watch the demo."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bridgehead import __version__
+from bridgehead.errors import SettingsError, StartError
+from bridgehead.settings.load import default_settings, load
+from bridgehead.settings.model import Settings
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
+
+ConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help="The configuration file (YAML).")]
+
+
+def _settings(config: Path | None) -> Settings:
+    try:
+        return load(config, os.environ) if config is not None else default_settings()
+    except SettingsError as error:
+        typer.echo(str(error), err=True)
+        count = len(error.faults)
+        typer.echo(f"{config}: {count} fault{'s' if count != 1 else ''}", err=True)
+        raise typer.Exit(2) from error
+
+
+@app.command()
+def check(config: Annotated[Path, typer.Option("-c", "--config", help="The configuration file (YAML).")]) -> None:
+    """Validate a configuration file; print every fault with its place (exit 2)."""
+    settings = _settings(config)
+    routes = len(settings.routes())
+    typer.echo(f"{config}: node {settings.node}, {len(settings.bridges)} bridges, {routes} routes: good")
+
+
+@app.command()
+def run(config: ConfigFile = None, verbose: Annotated[bool, typer.Option("-v", "--verbose")] = False) -> None:
+    """Run a node in the foreground until SIGTERM or SIGINT."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    settings = _settings(config)
+    from bridgehead.app import Node
+
+    async def serve() -> None:
+        node = Node(settings)
+        stopped = asyncio.Event()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(name, stopped.set)
+        await node.start()
+        logging.getLogger("bridgehead").info("node %s listens on %s", settings.node, node.ports)
+        await stopped.wait()
+        await node.stop()
+
+    _run(serve())
+
+
+@app.command()
+def demo(
+    messages: Annotated[int, typer.Option(help="End when so many have crossed each way; 0 = until Ctrl-C.", min=0)] = 0,
+    rate: Annotated[int, typer.Option(help="Messages a second each way.", min=1)] = 200,
+    persistence: Annotated[str, typer.Option(help="in-memory or file-native.")] = "in-memory",
+    engine: Annotated[str, typer.Option(help="spark or inline.")] = "spark",
+) -> None:
+    """Two nodes, a bridge between them, a small simulated factory, and a live table of what crosses."""
+    from bridgehead.demo.demo import Demo
+
+    try:
+        show = Demo(messages, rate, persistence, engine)
+    except SettingsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
+    _run(show.run())
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def _run(work: object) -> None:
+    """Run to the end on the fastest loop there is; what cannot start is one clear line (exit 1)."""
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        uvloop.install()
+    try:
+        asyncio.run(work)  # type: ignore[arg-type]
+    except StartError as error:
+        typer.echo(f"bridgehead: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def main() -> None:
+    app()

@@ -1,0 +1,79 @@
+"""The HTTP server of a node, on the node's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Response
+
+from bridgehead import __version__
+from bridgehead.errors import StartError
+from bridgehead.telemetry.snapshot import NodeView
+
+
+class Console:
+    """Serves the API of one node."""
+
+    def __init__(self, host: str, port: int, view: NodeView) -> None:
+        self.host = host
+        self.port = port
+        config = uvicorn.Config(
+            _api(view), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, loop="none"
+        )
+        self._server = _Server(config)
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((self.host, self.port))
+        except OSError as error:
+            self._socket.close()
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise StartError(f"the console cannot listen on {self.host}:{self.port}: {reason}") from error
+        self.port = self._socket.getsockname()[1]
+        self._task = asyncio.get_running_loop().create_task(self._server.serve([self._socket]))
+
+    async def stop(self) -> None:
+        self._server.should_exit = True
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+class _Server(uvicorn.Server):
+    """The node handles signals itself."""
+
+    def install_signal_handlers(self) -> None:
+        return
+
+    def capture_signals(self) -> Any:
+        import contextlib
+
+        return contextlib.nullcontext()
+
+
+def _api(view: NodeView) -> FastAPI:
+    api = FastAPI(title="Bridgehead", version=__version__, docs_url=None, redoc_url=None)
+
+    @api.get("/api/v1/health/liveness")
+    async def liveness() -> dict[str, str]:
+        return {"status": "UP"}
+
+    @api.get("/api/v1/health/readiness")
+    async def readiness(response: Response) -> dict[str, Any]:
+        reasons = view.unready()
+        response.status_code = 503 if reasons else 200
+        return {"status": "DOWN" if reasons else "UP", "reasons": reasons, "degraded": []}
+
+    @api.get("/api/v1/status")
+    async def status() -> dict[str, Any]:
+        return view.snapshot()
+
+    return api

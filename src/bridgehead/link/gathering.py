@@ -1,0 +1,60 @@
+"""One batch per turn of the event loop: runs of several connections are gathered, made safe together, then acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+from bridgehead.storage.engine import Engine
+from bridgehead.wire.intake import Intake, Rows
+
+INTAKE_BYTES: Final = 32 * 1024 * 1024
+"""A turn ends early when this much has come in: a batch stays far below Arrow's 2 GiB."""
+
+
+class Source(Protocol):
+    """Who sent a run, and is owed its acknowledgements."""
+
+    def reply(self, data: bytes) -> None: ...
+
+
+S = TypeVar("S", bound=Source)
+
+
+class Gathering(Generic[S]):
+    """Collects scanned runs; ``accept`` gets their rows, and the replies leave when the engine says that they are safe."""
+
+    def __init__(self, engine: Engine, accept: Callable[[Rows, list[S]], None]) -> None:
+        self.intake = Intake()
+        self._engine = engine
+        self._accept = accept
+        self._runs: list[tuple[S, bytes]] = []
+        self._turn_due = False
+
+    def received(self, source: S, replies: bytes) -> None:
+        """A run of this source is in the intake; ``replies`` are due when it is safe."""
+        self._runs.append((source, replies))
+        if self.intake.bytes_used > INTAKE_BYTES:
+            self.flush()
+        elif not self._turn_due:
+            self._turn_due = True
+            asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Everything gathered goes its way now."""
+        if not self._runs:
+            return
+        runs, self._runs = self._runs, []
+        if self.intake.rows_used:
+            self._accept(self.intake.take(), [source for source, _ in runs])
+        self._engine.when_synced(lambda: _reply(runs))
+
+
+def _reply(runs: list[tuple[S, bytes]]) -> None:
+    for source, replies in runs:
+        source.reply(replies)

@@ -1,0 +1,134 @@
+"""The snapshot of a node: plain values, read from the parts that own them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bridgehead.clock import monotonic
+
+if TYPE_CHECKING:
+    from bridgehead.bridge.forwarder import Forwarder
+    from bridgehead.bridge.service import BridgeService
+    from bridgehead.broker.broker import Broker
+    from bridgehead.pipeline.door import Door
+    from bridgehead.pipeline.gate import Gate
+    from bridgehead.pipeline.supervisor import Supervisor
+    from bridgehead.settings.route import Route
+    from bridgehead.storage.journal import Journal
+    from bridgehead.storage.outbox import Outbox
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    """The parts of one route."""
+
+    route: Route
+    door: Door
+    outbox: Outbox
+    forwarder: Forwarder | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """The parts of a node that telemetry reads."""
+
+    name: str
+    listening: Callable[[], bool]
+    broker: Broker
+    journal: Journal
+    gate: Gate
+    supervisor: Supervisor | None
+    bridges: dict[str, BridgeService]
+    routes: list[RouteView]
+
+    def unready(self) -> list[str]:
+        """Why the node is not ready; empty when it is."""
+        reasons = [] if self.listening() else ["listeners do not accept yet"]
+        if self.supervisor is not None and not self.supervisor.ready:
+            state = self.supervisor.state
+            reasons.append(f"pipeline is {state.phase}" + (f": {state.reason}" if state.reason else ""))
+        return reasons
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "node": self.name,
+            "ready": not self.unready(),
+            "broker": {
+                "connections": len(self.broker.connections),
+                "sessions": len(self.broker.sessions),
+                "received": self.broker.received_rows,
+                "retained": len(self.broker.distributor.retained),
+                "refused": dict(self.broker.refusals),
+            },
+            "journal": {name: _log(self, name) for name in self.journal.logs},
+            "pipeline": _pipeline(self.supervisor),
+            "bridges": {name: _bridge(service) for name, service in self.bridges.items()},
+            "routes": {view.route.id: _route(view) for view in self.routes},
+        }
+
+
+def _log(view: NodeView, name: str) -> dict[str, Any]:
+    log = view.journal.logs[name]
+    stats = view.gate.stats(name)
+    return {
+        "end": log.end,
+        "consumed": log.consumed,
+        "waiting": log.waiting,
+        "bytes": log.weight,
+        "batches": stats.batches,
+        "rowsIn": stats.rows_in,
+        "rowsOut": stats.rows_out,
+        "lastBatchRows": stats.last_rows,
+    }
+
+
+def _pipeline(supervisor: Supervisor | None) -> dict[str, Any] | None:
+    if supervisor is None:
+        return None
+    state = supervisor.state
+    return {
+        "state": state.phase,
+        "reason": state.reason or None,
+        "nextAttemptIn": _seconds_until(state.next_attempt),
+        "starts": supervisor.starts,
+    }
+
+
+def _bridge(service: BridgeService) -> dict[str, Any]:
+    status = service.uplink.status
+    return {
+        "state": status.state,
+        "lastError": status.last_error,
+        "nextAttemptIn": _seconds_until(status.next_attempt),
+        "connects": status.connects,
+        "inFlight": service.uplink.in_flight,
+        "possiblyDoubled": status.possibly_doubled,
+        "subscribeRefused": dict(status.subscribe_refused),
+        "received": service.consumer.received,
+        "unmatched": service.consumer.unmatched,
+        "retainedSkipped": service.consumer.retained_skipped,
+    }
+
+
+def _route(view: RouteView) -> dict[str, Any]:
+    outbox = view.outbox
+    return {
+        "bridge": view.route.bridge,
+        "direction": view.route.direction,
+        "filters": list(view.route.filters),
+        "engine": view.route.engine,
+        "received": view.door.received,
+        "droppedBefore": dict(view.door.dropped),
+        "entered": outbox.entered,
+        "delivered": outbox.delivered,
+        "dropped": dict(outbox.dropped),
+        "depth": outbox.depth,
+        "inFlight": outbox.in_flight - (view.forwarder.tier2 if view.forwarder is not None else 0),
+        "tier2": view.forwarder.tier2 if view.forwarder is not None else 0,
+    }
+
+
+def _seconds_until(moment: float | None) -> float | None:
+    return None if moment is None else round(max(moment - monotonic(), 0.0), 1)
