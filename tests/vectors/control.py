@@ -41,7 +41,7 @@ CONTROL_REFUSED: list[Case] = [
     refused("a reason in DISCONNECT of 3.1.1", 4, wire("E0", "00"), MALFORMED),
     refused("a reason code unknown to DISCONNECT [MQTT-3.14.2-1]", 5, wire("E0", "01"), FORBIDDEN),
     refused("a reason code that only CONNACK has [MQTT-3.14.2-1]", 5, wire("E0", "84"), FORBIDDEN),
-    refused("a property unknown to DISCONNECT", 5, wire("E0", "00", p("21 0001")), FORBIDDEN),
+    refused("a property unknown to DISCONNECT", 5, wire("E0", "00", p("21 0001")), MALFORMED),
     refused("two session expiries in DISCONNECT", 5, wire("E0", "00", p("11 00000001", "11 00000001")), FORBIDDEN),
     refused("bytes behind DISCONNECT", 5, wire("E0", "00 00 00"), MALFORMED),
     refused("AUTH in 3.1.1", 4, wire("F0"), MALFORMED),

@@ -67,7 +67,7 @@ SUBSCRIBE_REFUSED: list[Case] = [
             wire("82", "0001", "00", s("$share/g/a"), "04"), FORBIDDEN),
     refused("subscription identifier 0", 5, wire("82", "0001", p("0B 00"), s("a"), "00"), FORBIDDEN),
     refused("two subscription identifiers", 5, wire("82", "0001", p("0B 01", "0B 02"), s("a"), "00"), FORBIDDEN),
-    refused("a property unknown to SUBSCRIBE", 5, wire("82", "0001", p("1F", s("x")), s("a"), "00"), FORBIDDEN),
+    refused("a property unknown to SUBSCRIBE", 5, wire("82", "0001", p("1F", s("x")), s("a"), "00"), MALFORMED),
     refused("an empty SUBSCRIBE", 4, wire("82"), MALFORMED),
     refused("no property length in SUBSCRIBE", 5, wire("82", "0001"), MALFORMED),
 ]  # fmt: skip
@@ -89,7 +89,7 @@ SUBACK_REFUSED: list[Case] = [
     refused("SUBACK without an answer", 4, wire("90", "0001"), FORBIDDEN),
     refused("SUBACK without an answer", 5, wire("90", "0001", "00"), FORBIDDEN),
     refused("packet id 0 in SUBACK", 4, wire("90", "0000", "00"), FORBIDDEN),
-    refused("a property unknown to SUBACK", 5, wire("90", "0001", p("0B 01"), "00"), FORBIDDEN),
+    refused("a property unknown to SUBACK", 5, wire("90", "0001", p("0B 01"), "00"), MALFORMED),
 ]
 
 UNSUBSCRIBE_VALID: list[Case] = [
@@ -113,7 +113,7 @@ UNSUBSCRIBE_REFUSED: list[Case] = [
     refused("a filter that is not UTF-8 [MQTT-3.10.3-1]", 4, wire("A2", "0001", "0001 FF"), MALFORMED),
     refused("a bad filter in UNSUBSCRIBE [MQTT-4.7.1-2]", 4, wire("A2", "0001", s("#/a")), BAD_FILTER),
     refused("a filter of UNSUBSCRIBE cut short", 4, wire("A2", "0001", "0002 61"), MALFORMED),
-    refused("a property unknown to UNSUBSCRIBE", 5, wire("A2", "0001", p("0B 01"), s("a")), FORBIDDEN),
+    refused("a property unknown to UNSUBSCRIBE", 5, wire("A2", "0001", p("0B 01"), s("a")), MALFORMED),
     refused("an answer in UNSUBACK of 3.1.1", 4, wire("B0", "0001", "00"), MALFORMED),
     refused("UNSUBACK without an answer", 5, wire("B0", "0001", "00"), FORBIDDEN),
     refused("a reason code unknown to UNSUBACK [MQTT-3.11.3-2]", 5, wire("B0", "0001", "00", "01"), FORBIDDEN),

@@ -142,7 +142,7 @@ def _publish(flags: int, body: bytes | memoryview, version: int) -> Packet:
         if not topic and "topic_alias" not in properties:
             raise protocol_error("an empty topic name without a topic alias")
     elif not topic:
-        raise ProtocolError(Reason.TOPIC_NAME_INVALID, "an empty topic name [MQTT-4.7.3-1]")
+        raise protocol_error("an empty topic name [MQTT-4.7.3-1]")
     return Publish(topic, bytes(body[pos:]), qos, flags & 1 == 1, flags & _DUP != 0, packet_id, properties)
 
 

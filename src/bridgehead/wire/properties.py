@@ -138,7 +138,8 @@ def _named_by(reader: Reader, packet: PacketType) -> Property:
     if prop is None:
         raise malformed(f"there is no property 0x{identifier:02X}")
     if packet not in prop.packets:
-        raise protocol_error(f"{prop.name} is not allowed in {packet.name}")
+        # Section 2.2.2.2 says malformed here, though the packet can be read; a property twice is a protocol error.
+        raise malformed(f"{prop.name} is not allowed in {packet.name}")
     return prop
 
 
