@@ -46,7 +46,7 @@ def matches(topic_filter: str, topic: str) -> bool:
     _, selects = share_of(topic_filter)
     if selects == topic:
         return True
-    if topic.startswith("$") and selects[0] in "#+":
+    if topic.startswith("$") and selects.startswith(("#", "+")):
         return False  # [MQTT-4.7.2-1] a wildcard at the root leaves the server's own topics out
     wanted = selects.split("/")
     levels = topic.split("/")
