@@ -1,0 +1,135 @@
+"""The Spark side's end of the Flight service: used by source, tasks and driver, one connection a process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from bridgehead.columns.batches import Batch
+from bridgehead.columns.schema import OUTBOX
+from bridgehead.pipeline.protocol import TOKEN_HEADER, TOKEN_VARIABLE, Action, Form, pack, raise_refusal, unpack
+
+CALL_PATIENCE: Final = 60.0
+"""Seconds until a call counts as failed: a node that is silent that long is gone, or our end soon will be."""
+
+T = TypeVar("T")
+
+
+class NodeClient:
+    """Speaks for one epoch to one node.
+
+    Refusals come out as RefusedError and StaleEpochError, all else as Flight's errors.
+    """
+
+    def __init__(self, address: str, epoch: int, token: str) -> None:
+        self._address = address
+        self._epoch = epoch
+        self._options = flight.FlightCallOptions(
+            timeout=CALL_PATIENCE, headers=[(TOKEN_HEADER.encode(), token.encode())]
+        )
+        self._flight = flight.FlightClient(address)
+
+    def begin(self, log: str) -> tuple[str, int]:
+        """The incarnation of the offsets, and where to start."""
+        answer = self._call(Action.BEGIN, log=log)
+        return answer["incarnation"], answer["offset"]
+
+    def latest(self, log: str, start: int, max_rows: int, max_bytes: int, wait: float) -> int:
+        """Where a batch from ``start`` would end; waits up to ``wait`` seconds for a first row."""
+        answer = self._call(Action.LATEST, log=log, start=start, max_rows=max_rows, max_bytes=max_bytes, wait=wait)
+        return int(answer["offset"])
+
+    def plan(self, log: str, start: int, end: int) -> None:
+        self._call(Action.PLAN, log=log, start=start, end=end)
+
+    def planned(self, log: str) -> tuple[int, int]:
+        answer = self._call(Action.PLANNED, log=log)
+        return answer["start"], answer["end"]
+
+    def commit(self, log: str, start: int, end: int, parts: list[dict[str, Any]]) -> bool:
+        return bool(self._call(Action.COMMIT, log=log, start=start, end=end, parts=parts)["moved"])
+
+    def release(self, log: str, end: int) -> None:
+        self._call(Action.RELEASE, log=log, end=end)
+
+    def report(self, state: str, reason: str = "") -> None:
+        self._call(Action.REPORT, state=state, reason=reason)
+
+    def read_messages(self, incarnation: str, log: str, start: int, end: int) -> Iterator[Batch]:
+        """The rows of [start, end) as the message table."""
+        for chunk in self._read(Form.MESSAGES, incarnation, log, start, end):
+            yield chunk.data
+
+    def read_stored(self, incarnation: str, log: str, start: int, end: int) -> Iterator[tuple[int, Batch]]:
+        """The rows of [start, end) as the journal keeps them, each batch with the offset of its first row."""
+        for chunk in self._read(Form.STORED, incarnation, log, start, end):
+            yield int(chunk.app_metadata.to_pybytes()), chunk.data
+
+    def stage(self, log: str, part: str, batches: list[Batch]) -> None:
+        def put() -> None:
+            descriptor = flight.FlightDescriptor.for_command(pack({"epoch": self._epoch, "log": log, "part": part}))
+            writer, _ = self._flight.do_put(descriptor, OUTBOX, options=self._options)
+            try:
+                for batch in batches:
+                    writer.write_batch(batch)
+            finally:
+                writer.close()
+
+        self._try_twice(put)
+
+    def close(self) -> None:
+        self._flight.close()
+
+    def _read(self, form: Form, incarnation: str, log: str, start: int, end: int) -> Iterator[Any]:
+        asked = {"epoch": self._epoch, "incarnation": incarnation, "log": log, "start": start, "end": end, "form": form}
+        ticket = flight.Ticket(pack(asked))
+        reader = self._try_twice(lambda: self._flight.do_get(ticket, options=self._options))
+        while True:
+            try:
+                chunk = reader.read_chunk()
+            except StopIteration:
+                return
+            except flight.FlightError as error:
+                raise_refusal(error)
+            yield chunk
+
+    def _call(self, action: Action, **told: Any) -> dict[str, Any]:
+        request = flight.Action(action.value, pack({"epoch": self._epoch, **told}))
+
+        def ask() -> dict[str, Any]:
+            answers = list(self._flight.do_action(request, options=self._options))
+            return unpack(answers[0].body.to_pybytes())
+
+        return self._try_twice(ask)
+
+    def _try_twice(self, call: Callable[[], T]) -> T:
+        """Every call may be repeated (ranges and part names make it so): once more, over a new connection."""
+        try:
+            return call()
+        except flight.FlightUnavailableError:
+            self._flight.close()
+            self._flight = flight.FlightClient(self._address)
+        except (flight.FlightError, pa.ArrowException) as error:
+            _raise(error)
+        try:
+            return call()
+        except (flight.FlightError, pa.ArrowException) as error:
+            _raise(error)
+            raise
+
+
+def _raise(error: Exception) -> None:
+    if isinstance(error, flight.FlightError):
+        raise_refusal(error)
+    raise error
+
+
+@cache
+def node_client(address: str, epoch: int) -> NodeClient:
+    """The client of this process; the token comes from the environment, never from a plan that Spark may print."""
+    return NodeClient(address, epoch, os.environ[TOKEN_VARIABLE])

@@ -1,0 +1,126 @@
+"""One life of the driver as the node sees it: a child in a session of its own, its output in a bounded file.
+
+The JVM and the Python workers are born into that session, so all of them can be found and ended with it, even after the
+driver is gone. The driver stays unreaped until that is done: its number, which names the session, cannot come to mean
+somebody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from bridgehead.pipeline.jobconfig import JobConfig
+
+LOG_BYTES: Final = 4 << 20
+"""The driver's log is renamed to .1 at this size and begun anew."""
+
+TAIL_LINES: Final = 20
+
+
+class DriverProcess:
+    """Started when created, on the event loop's thread: the kernel ties the child to the thread that made it."""
+
+    def __init__(self, config: JobConfig, log: Path) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._log = log
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)  # the last lines of output
+        self.ended: asyncio.Future[int] = self._loop.create_future()  # the exit status
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bridgehead.pipeline.job", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self._output = threading.Thread(target=self._keep_output, name="driver-output", daemon=True)
+        self._output.start()
+        threading.Thread(target=self._feed, args=(config.to_json(),), name="driver-input", daemon=True).start()
+        threading.Thread(target=self._wait, name="driver-end", daemon=True).start()
+
+    @property
+    def reason(self) -> str:
+        """What the driver said last."""
+        return next((line for line in reversed(self.tail) if line), "no output")
+
+    def ask_to_stop(self) -> None:
+        self._feed("stop")
+
+    def kill(self) -> None:
+        """End the driver, its JVM and its workers now."""
+        if not self.ended.done():
+            kill_session(self.pid)
+
+    def _feed(self, line: str) -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(line.encode() + b"\n")
+            stdin.flush()
+        except OSError as error:
+            self.tail.append(f"the driver reads no more: {error}")
+
+    def _keep_output(self) -> None:
+        """Everything the driver's processes print, in a file that stays small."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        file = self._log.open("ab")
+        try:
+            for line in stdout:
+                file.write(line)
+                file.flush()
+                self.tail.append(line.decode(errors="replace").rstrip())
+                if file.tell() > LOG_BYTES:
+                    file.close()
+                    os.replace(self._log, self._log.with_suffix(".log.1"))
+                    file = self._log.open("ab")
+        finally:
+            file.close()
+
+    def _wait(self) -> None:
+        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        kill_session(self.pid)
+        status = self._process.wait()
+        self._output.join(timeout=5.0)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._set_ended, status)
+
+    def _set_ended(self, status: int) -> None:
+        if not self.ended.done():
+            self.ended.set_result(status)
+
+
+def session_members(session: int) -> list[int]:
+    """The processes of a session that still run."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        if int(fields[3]) == session and fields[0] != "Z":
+            members.append(int(entry.name))
+    return members
+
+
+def kill_session(session: int) -> None:
+    """Kill every process of a session, also those born while we do it."""
+    while members := session_members(session):
+        for pid in members:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        # A killed process stays visible until the kernel has taken it apart.
+        threading.Event().wait(0.01)

@@ -1,0 +1,83 @@
+"""What a node and its Spark side say to each other: Flight actions with JSON bodies, tickets, parts, refusals.
+
+| call | says | answer |
+|---|---|---|
+| begin | epoch, log | incarnation and consumed offset |
+| latest | epoch, log, start, max_rows, max_bytes, wait | the offset a batch from start would end at |
+| plan, planned | epoch, log (, start, end) | the range of the running batch |
+| commit | epoch, log, start, end, parts | whether this commit moved the rows |
+| release | epoch, log, end | the reader never asks below end again |
+| report | epoch, state, reason | what the driver tells about itself |
+| do_get | ticket: epoch, incarnation, log, start, end, form | batches of the range |
+| do_put | command: epoch, log, part | the part is staged |
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any, Final, NoReturn
+
+from pyarrow import flight
+
+from bridgehead.errors import RefusedError, StaleEpochError
+
+TOKEN_HEADER: Final = "bridgehead-token"
+TOKEN_VARIABLE: Final = "BRIDGEHEAD_FLIGHT_TOKEN"
+"""Where Spark's processes find the token: their environment, which nobody else's processes can read."""
+
+MAX_BATCH_ROWS: Final = 32_768
+MAX_BATCH_BYTES: Final = 16 << 20
+"""A batch on the way to a task is cut at these bounds (one row is never cut): bounded memory on both sides."""
+
+MAX_PART_BYTES: Final = 64 << 20
+"""A task stages what it has of a route at this size and goes on with the next part."""
+
+
+class Action(StrEnum):
+    BEGIN = "begin"
+    LATEST = "latest"
+    PLAN = "plan"
+    PLANNED = "planned"
+    COMMIT = "commit"
+    RELEASE = "release"
+    REPORT = "report"
+
+
+class Form(StrEnum):
+    """How the rows of a range travel: as the message table, or as the journal keeps them."""
+
+    MESSAGES = "messages"
+    STORED = "stored"
+
+
+_STALE: Final = b"stale-epoch"
+_REFUSED: Final = b"refused"
+
+
+def pack(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def unpack(data: bytes) -> dict[str, Any]:
+    value = json.loads(data)
+    if not isinstance(value, dict):
+        raise RefusedError("a call's body is a JSON object")
+    return value
+
+
+def as_flight_error(error: RefusedError) -> flight.FlightError:
+    """A refusal as it crosses the wire: the mark says which one, the text stays readable."""
+    mark = _STALE if isinstance(error, StaleEpochError) else _REFUSED
+    return flight.FlightServerError(str(error), extra_info=mark)
+
+
+def raise_refusal(error: flight.FlightError) -> NoReturn:
+    """The same refusal on the other side; whatever is not a refusal goes on as it is."""
+    mark = bytes(error.extra_info or b"")
+    text = str(error).split(". gRPC client debug context", 1)[0]
+    if mark == _STALE:
+        raise StaleEpochError(text) from error
+    if mark == _REFUSED:
+        raise RefusedError(text) from error
+    raise error

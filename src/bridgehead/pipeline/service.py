@@ -1,0 +1,257 @@
+"""The Flight service of a node: where Spark reads the journal and brings outbox rows.
+
+Handlers run on gRPC's threads. Gate, journal and outboxes belong to the event loop, so every touch of them goes there;
+what is heavy and needs none of them (joining and cutting batches, building message rows, checksums) stays on the
+handler's thread. Each call carries the token of this start of the node, else it is refused before anything is looked
+at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import pyarrow as pa
+from pyarrow import flight
+
+from bridgehead.columns.batches import Batch, concat, message_rows
+from bridgehead.columns.schema import MESSAGE, OUTBOX, STORED
+from bridgehead.errors import RefusedError, StartError
+from bridgehead.pipeline.gate import Gate, Part, Staged
+from bridgehead.pipeline.protocol import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_ROWS,
+    TOKEN_HEADER,
+    Action,
+    Form,
+    as_flight_error,
+    pack,
+    unpack,
+)
+from bridgehead.storage.journal import PARTITION, Log
+
+LOOP_PATIENCE: Final = 30.0
+"""Seconds a handler waits for the loop: a loop that is away longer is not coming back."""
+
+MAX_WAIT: Final = 5.0
+"""The longest a call for the latest offset may wait for rows, whatever it asks for."""
+
+T = TypeVar("T")
+
+
+class Service(flight.FlightServerBase):  # type: ignore[misc]
+    """Serves one gate. Create it on the node's event loop; it listens at once."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        logs: Mapping[str, Log],
+        node: str,
+        bridges: Mapping[str, str],
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.token = secrets.token_urlsafe(32)
+        self.frozen = False  # no batch begins any more: latest answers with its start
+        self.at_rest = asyncio.Event()  # while frozen: the driver has asked for the next batch, so none is running
+        self.on_report: Callable[[int, str, str], None] = lambda epoch, state, reason: None
+        self._loop = asyncio.get_running_loop()
+        self._gate = gate
+        self._logs = logs
+        self._node = node
+        self._bridges = bridges
+        self._news = {name: asyncio.Event() for name in logs}
+        for name, log in logs.items():
+            log.on_visible = self._news[name].set
+        self._actions: dict[Action, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
+            Action.BEGIN: self._begin,
+            Action.LATEST: self._latest,
+            Action.PLAN: self._plan,
+            Action.PLANNED: self._planned,
+            Action.COMMIT: self._commit,
+            Action.RELEASE: self._release,
+            Action.REPORT: self._report,
+        }
+        try:
+            super().__init__(f"grpc://{host}:{port}", middleware={"token": _TokenCheck(self.token)})
+        except (pa.ArrowException, OSError) as error:
+            raise StartError(f"the Flight service cannot listen on {host}:{port}: {error}") from error
+        self.address = f"grpc://{host}:{self.port}"
+
+    def freeze(self) -> None:
+        """Begin no further batch: the running one may end, then the driver can stop."""
+        self.frozen = True
+        for news in self._news.values():
+            news.set()
+
+    def thaw(self) -> None:
+        self.frozen = False
+        self.at_rest.clear()
+
+    async def stop(self) -> None:
+        """Answer what was asked, then listen no more."""
+        self.freeze()
+        await asyncio.to_thread(self.shutdown)
+
+    # Flight's handlers, on gRPC's threads
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
+        with _Refusals():
+            if action.type not in self._actions:
+                raise RefusedError(f"no action {action.type}")
+            body = unpack(action.body.to_pybytes())
+            return iter([pack(self._on_loop(self._actions[Action(action.type)](body)))])
+
+    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
+        with _Refusals():
+            asked = unpack(ticket.ticket)
+            form = Form(asked["form"])
+            pieces = self._on_loop(self._read(asked))
+        make = self._message_rows if form is Form.MESSAGES else _stored_rows
+        return flight.GeneratorStream(
+            MESSAGE if form is Form.MESSAGES else STORED,
+            (make(first, batch) for first, batch in bounded(pieces)),
+        )
+
+    def do_put(
+        self,
+        context: flight.ServerCallContext,
+        descriptor: flight.FlightDescriptor,
+        reader: flight.MetadataRecordBatchReader,
+        writer: flight.FlightMetadataWriter,
+    ) -> None:
+        with _Refusals():
+            told = unpack(descriptor.command)
+            if reader.schema != OUTBOX:
+                raise RefusedError("a part has the outbox's schema")
+            staged = Staged.of([chunk.data for chunk in reader])
+            self._on_loop(self._stage(told, staged))
+
+    def _message_rows(self, first: int, batch: Batch) -> Batch:
+        return message_rows(batch, first, PARTITION, self._node, self._bridges)
+
+    def _on_loop(self, call: Awaitable[T]) -> T:
+        async def run() -> T:
+            return await call
+
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(LOOP_PATIENCE)
+
+    # The same on the loop
+
+    async def _begin(self, told: dict[str, Any]) -> dict[str, Any]:
+        consumed = self._gate.begin(told["epoch"], told["log"])
+        return {"incarnation": self._logs[told["log"]].incarnation, "offset": consumed}
+
+    async def _latest(self, told: dict[str, Any]) -> dict[str, Any]:
+        """Where a batch would end; with nothing to read it waits for news, so that nobody has to ask in a circle."""
+        start = told["start"]
+        plan = partial(self._gate.latest, told["epoch"], told["log"], start, told["max_rows"], told["max_bytes"])
+        news = self._news[told["log"]]
+        news.clear()
+        end = plan()
+        self.on_report(told["epoch"], "running", "")  # a query that asks for rows runs
+        if end == start and told["wait"] and not self.frozen:
+            try:
+                await asyncio.wait_for(news.wait(), min(told["wait"], MAX_WAIT))
+            except TimeoutError:
+                return {"offset": start}
+            end = plan()
+        if self.frozen:
+            self.at_rest.set()
+            return {"offset": start}
+        return {"offset": end}
+
+    async def _plan(self, told: dict[str, Any]) -> dict[str, Any]:
+        self._gate.plan(told["epoch"], told["log"], told["start"], told["end"])
+        return {}
+
+    async def _planned(self, told: dict[str, Any]) -> dict[str, Any]:
+        start, end = self._gate.planned(told["epoch"], told["log"])
+        return {"start": start, "end": end}
+
+    async def _commit(self, told: dict[str, Any]) -> dict[str, Any]:
+        parts = [Part(**part) for part in told["parts"]]
+        return {"moved": self._gate.commit(told["epoch"], told["log"], told["start"], told["end"], parts)}
+
+    async def _release(self, told: dict[str, Any]) -> dict[str, Any]:
+        self._gate.release(told["epoch"], told["log"], told["end"])
+        return {}
+
+    async def _report(self, told: dict[str, Any]) -> dict[str, Any]:
+        if told["epoch"] == self._gate.epoch:
+            self.on_report(told["epoch"], told["state"], told["reason"])
+        return {}
+
+    async def _read(self, told: dict[str, Any]) -> list[tuple[int, Batch]]:
+        return self._gate.read(told["epoch"], told["incarnation"], told["log"], told["start"], told["end"])
+
+    async def _stage(self, told: dict[str, Any], staged: Staged) -> None:
+        self._gate.stage(told["epoch"], told["log"], told["part"], staged)
+
+
+def bounded(pieces: list[tuple[int, Batch]]) -> Iterator[tuple[int, Batch]]:
+    """The same rows in batches within the bounds: neighbours joined, large ones cut."""
+    run: list[Batch] = []
+    first = rows = size = 0
+    for start, piece in pieces:
+        for offset, batch in _cut(start, piece):
+            weight = batch.nbytes
+            if run and (
+                first + rows != offset or rows + batch.num_rows > MAX_BATCH_ROWS or size + weight > MAX_BATCH_BYTES
+            ):
+                yield first, concat(run)
+                run, rows, size = [], 0, 0
+            if not run:
+                first = offset
+            run.append(batch)
+            rows += batch.num_rows
+            size += weight
+    if run:
+        yield first, concat(run)
+
+
+def _cut(first: int, batch: Batch) -> Iterator[tuple[int, Batch]]:
+    """Halves, until each is within the bounds or is a single row."""
+    rows = batch.num_rows
+    if rows > 1 and (rows > MAX_BATCH_ROWS or batch.nbytes > MAX_BATCH_BYTES):
+        half = rows // 2
+        yield from _cut(first, batch.slice(0, half))
+        yield from _cut(first + half, batch.slice(half))
+    elif rows:
+        yield first, batch
+
+
+def _stored_rows(first: int, batch: Batch) -> tuple[Batch, bytes]:
+    return batch, str(first).encode()
+
+
+class _Refusals:
+    """Our refusals, and calls that make no sense, as the errors that Flight carries to the other side."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, RefusedError):
+            raise as_flight_error(error) from error
+        if isinstance(error, KeyError | TypeError | ValueError):
+            raise as_flight_error(RefusedError(f"a call that makes no sense: {error!r}")) from error
+
+
+class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Refuses every call that does not carry the token."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._token = token.encode()
+
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str | bytes]]) -> None:
+        for value in headers.get(TOKEN_HEADER, []):
+            given = value if isinstance(value, bytes) else value.encode()
+            if hmac.compare_digest(given, self._token):
+                return
+        raise flight.FlightUnauthenticatedError("this call carries no valid token")

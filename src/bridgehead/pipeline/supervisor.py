@@ -1,0 +1,166 @@
+"""Keeps a driver running: starts it, watches it, starts it again with back-off, ends it with all that it brought up."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from bridgehead import clock
+from bridgehead.errors import StartError
+from bridgehead.java import java_home
+from bridgehead.pipeline.driverprocess import DriverProcess
+from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.jobconfig import JobConfig
+from bridgehead.pipeline.rules import RouteRules
+from bridgehead.pipeline.service import Service
+from bridgehead.storage.journal import SHARED
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""Seconds between two starts of a driver that ends, doubling from the first to the longest."""
+
+RAN_WELL: Final = 30.0
+"""A driver whose query ran so many seconds had a good start: the next pause is the first again."""
+
+Phase = Literal["stopped", "starting", "running", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSettings:
+    """What a driver is started with."""
+
+    data_dir: Path
+    rules: tuple[RouteRules, ...]
+    log: str = SHARED
+    master: str = "local[*]"
+    conf: dict[str, str] = field(default_factory=dict, repr=False)
+    max_rows: int = 200_000
+    max_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the pipeline is doing, for status and readiness."""
+
+    phase: Phase
+    reason: str = ""
+    next_attempt: float | None = None  # on the clock that never jumps
+
+
+class Supervisor:
+    """Used from the node's event loop."""
+
+    def __init__(self, settings: PipelineSettings, gate: Gate, service: Service) -> None:
+        self._settings = settings
+        self._gate = gate
+        self._service = service
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._ran_since: float | None = None
+        self.driver: DriverProcess | None = None
+        self.state = State("stopped")
+        self.starts = 0
+        self.on_change: Callable[[State], None] = lambda state: None
+        service.on_report = self._report
+
+    @property
+    def ready(self) -> bool:
+        """The query runs: rows that come now are on their way."""
+        return self.state.phase == "running"
+
+    def start(self) -> None:
+        self._stopping = False
+        self._task = asyncio.get_running_loop().create_task(self._keep_running(), name="pipeline")
+
+    async def stop(self, patience: float = 10.0) -> None:
+        """Let the running batch end, then the driver; what does not end in time is killed."""
+        self._stopping = True
+        deadline = clock.monotonic() + patience
+        driver = self.driver
+        if driver is not None and not driver.ended.done():
+            self._service.freeze()
+            if self.ready:
+                await _within(deadline, self._service.at_rest.wait())
+            driver.ask_to_stop()
+            if not await _within(deadline, asyncio.shield(driver.ended)):
+                driver.kill()
+                await driver.ended
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._set(State("stopped"))
+
+    async def _keep_running(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stopping:
+            self._ran_since = None
+            reason = await self._run_driver()
+            if self._stopping:
+                return
+            if self._ran_since is not None and clock.monotonic() - self._ran_since >= RAN_WELL:
+                pause = FIRST_PAUSE
+            self._set(State("failed", reason, clock.monotonic() + pause))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _run_driver(self) -> str:
+        """One life of a driver; the reason of its end."""
+        self._set(State("starting"))
+        settings = self._settings
+        try:
+            java = await asyncio.to_thread(java_home, os.environ, shutil.which, settings.data_dir / "java")
+        except StartError as error:
+            return str(error)
+        self._service.thaw()
+        config = JobConfig(
+            address=self._service.address,
+            token=self._service.token,
+            epoch=self._gate.new_epoch(),
+            log=settings.log,
+            rules=settings.rules,
+            data_dir=str(settings.data_dir.absolute()),
+            java_home=str(java.path),
+            master=settings.master,
+            conf=settings.conf,
+            max_rows=settings.max_rows,
+            max_bytes=settings.max_bytes,
+        )
+        driver = self.driver = DriverProcess(config, settings.data_dir / "logs" / "driver.log")
+        self.starts += 1
+        try:
+            status = await asyncio.shield(driver.ended)
+        finally:
+            driver.kill()
+        return f"the driver ended ({_status(status)}): {driver.reason}"
+
+    def _report(self, epoch: int, state: str, reason: str) -> None:
+        """The driver says how its query is doing; the service lets only the current epoch through."""
+        if state == "running":
+            self._ran_since = self._ran_since or clock.monotonic()
+            self._set(State("running"))
+        else:
+            self._set(State("failed", reason))
+
+    def _set(self, state: State) -> None:
+        if state != self.state:
+            self.state = state
+            self.on_change(state)
+
+
+async def _within(deadline: float, awaitable: asyncio.Future[int] | object) -> bool:
+    """Wait until then; whether it came in time."""
+    try:
+        async with asyncio.timeout(max(deadline - clock.monotonic(), 0.0)):
+            await awaitable  # type: ignore[misc]
+    except TimeoutError:
+        return False
+    return True
+
+
+def _status(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"status {status}"

@@ -1,0 +1,111 @@
+"""What a Spark task does with its rows: the rules of each route, then stage the result at the node.
+
+Only a manifest goes back to the driver: one row for each staged part. Rows of one route stay in journal order: a task's
+rows are a contiguous range, its parts carry the offset of their first row, and the node joins parts by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from bridgehead.columns.batches import Batch, checksum, concat
+from bridgehead.pipeline.client import NodeClient, node_client
+from bridgehead.pipeline.protocol import MAX_PART_BYTES
+from bridgehead.pipeline.rules import RouteRules, apply, split_routes
+
+MANIFEST_DDL: Final = "name string, route string, `order` bigint, rows bigint, checksum bigint"
+MANIFEST: Final = pa.schema(
+    [
+        pa.field("name", pa.string()),
+        pa.field("route", pa.string()),
+        pa.field("order", pa.int64()),
+        pa.field("rows", pa.int64()),
+        pa.field("checksum", pa.int64()),
+    ]
+)
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Rows of one route that are not staged yet."""
+
+    order: int
+    batches: list[Batch] = field(default_factory=list)
+    size: int = 0
+
+
+class Stager:
+    """Collects one task's rows by route and stages them in parts within the bounds."""
+
+    def __init__(self, node: NodeClient, log: str, task: str, rules: Mapping[str, RouteRules]) -> None:
+        self._node = node
+        self._log = log
+        self._task = task
+        self._rules = rules
+        self._pending: dict[str, _Pending] = {}
+        self._manifest: list[dict[str, Any]] = []
+
+    def add(self, rows: Batch, first_offset: int) -> None:
+        """Rows of any routes; ``first_offset`` is at most that of their first, and rises from call to call."""
+        for route, own in split_routes(rows):
+            batch = apply(own, self._rules[route])
+            pending = self._pending.setdefault(route, _Pending(first_offset))
+            pending.batches.append(batch)
+            pending.size += batch.nbytes
+            if pending.size >= MAX_PART_BYTES:
+                self._stage(route)
+
+    def finish(self) -> Batch:
+        """Stage what is left; the manifest of all."""
+        for route in list(self._pending):
+            self._stage(route)
+        return pa.RecordBatch.from_pylist(self._manifest, schema=MANIFEST)
+
+    def _stage(self, route: str) -> None:
+        pending = self._pending.pop(route)
+        part: list[Batch] = [concat(pending.batches)]
+        name = f"{self._task}/{len(self._manifest)}"
+        self._node.stage(self._log, name, part)
+        self._manifest.append(
+            {
+                "name": name,
+                "route": route,
+                "order": pending.order,
+                "rows": part[0].num_rows,
+                "checksum": checksum(part),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StageRows:
+    """The function given to mapInArrow; plain values, so that it travels."""
+
+    address: str
+    epoch: int
+    log: str
+    rules: tuple[RouteRules, ...]
+
+    def __call__(self, batches: Iterator[Batch]) -> Iterator[Batch]:
+        stager = Stager(
+            node_client(self.address, self.epoch), self.log, _task_name(), {rules.route: rules for rules in self.rules}
+        )
+        for batch in batches:
+            if batch.num_rows:
+                stager.add(batch, batch.column("journal_offset")[0].as_py())
+        yield stager.finish()
+
+
+def _task_name() -> str:
+    """Names one attempt of one task of one batch, so that two attempts never share a part."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return "local"
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    return f"{batch}/{context.partitionId()}/{context.taskAttemptId()}"
