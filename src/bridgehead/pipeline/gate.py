@@ -1,9 +1,9 @@
 """The gate between journal and outbox: exactly once, by offset range.
 
-A driver gets an epoch when it starts; everything an older one says is refused, so an orphan can do no harm. Its tasks stage
-parts (rows of one route, in journal order); its commit names the range [start, end) and every part. The commit is accepted if
-start is the consumed offset, a no-op if the range was consumed before, refused otherwise. Outbox rows and the consumed offset
-are one write.
+A driver gets an epoch when it starts; everything an older one says is refused, so an orphan can do no harm. Its tasks
+stage parts (rows of one route, in journal order); its commit names the range [start, end) and every part. The commit is
+accepted if start is the consumed offset, a no-op if the range was consumed before, refused otherwise. Outbox rows and
+the consumed offset are one write.
 """
 
 from __future__ import annotations
@@ -19,18 +19,32 @@ from bridgehead.storage.journal import Journal, Log
 from bridgehead.storage.outbox import Outbox
 
 MAX_STAGED_BYTES: Final = 1 << 30
-"""A driver that stages without committing is stopped here."""
+"""A driver that stages without committing is stopped here: four batches of the default size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Staged rows of one route: named by the task that made them, joined by ``order`` (journal order of their first row)."""
+    """Staged rows of one route: named by the task that made them, joined by ``order`` (offset of their first row)."""
 
     name: str
     route: str
     order: int
     rows: int
     checksum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A part as it arrived. Measured by whoever received it, off the loop: checksums of large parts take a while."""
+
+    batches: list[Batch]
+    rows: int
+    size: int
+    checksum: int
+
+    @staticmethod
+    def of(batches: list[Batch]) -> Staged:
+        return Staged(batches, sum(b.num_rows for b in batches), sum(b.nbytes for b in batches), checksum(batches))
 
 
 @dataclass(slots=True)
@@ -46,19 +60,29 @@ class QueryStats:
 @dataclass(slots=True)
 class _Query:
     planned: tuple[int, int] | None = None
-    staged: dict[str, list[Batch]] = field(default_factory=dict)
-    staged_bytes: int = 0
+    staged: dict[str, Staged] = field(default_factory=dict)
     stats: QueryStats = field(default_factory=QueryStats)
+
+    @property
+    def staged_bytes(self) -> int:
+        return sum(part.size for part in self.staged.values())
 
 
 class Gate:
     """Used from the node's event loop only; the Flight service brings its calls there."""
 
-    def __init__(self, engine: Engine, journal: Journal, outboxes: Mapping[str, Outbox]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        journal: Journal,
+        outboxes: Mapping[str, Outbox],
+        max_staged_bytes: int = MAX_STAGED_BYTES,
+    ) -> None:
         self._engine = engine
         self._journal = journal
         self._outboxes = outboxes
         self._queries: dict[str, _Query] = {}
+        self._max_staged_bytes = max_staged_bytes
         self.epoch = 0
         self.on_commit: Callable[[str], None] = lambda log: None
 
@@ -66,7 +90,7 @@ class Gate:
         """A new driver starts: whatever an older one staged is forgotten."""
         self.epoch += 1
         for query in self._queries.values():
-            query.planned, query.staged, query.staged_bytes = None, {}, 0
+            query.planned, query.staged = None, {}
         return self.epoch
 
     def stats(self, log: str) -> QueryStats:
@@ -80,11 +104,13 @@ class Gate:
         return self._log(epoch, name).plan(start, max_rows, max_bytes)
 
     def plan(self, epoch: int, name: str, start: int, end: int) -> None:
-        """The reader says which range the running batch covers; the commit of this batch must name it."""
+        """The reader says which range the running batch covers; the commit of this batch must name it.
+
+        What was staged before belongs to a batch that failed: it is forgotten, even if the range is the same.
+        """
         self._log(epoch, name)
         query = self._query(name)
-        if query.planned != (start, end):
-            query.planned, query.staged, query.staged_bytes = (start, end), {}, 0
+        query.planned, query.staged = (start, end), {}
 
     def planned(self, epoch: int, name: str) -> tuple[int, int]:
         self._log(epoch, name)
@@ -99,35 +125,34 @@ class Gate:
             raise StaleEpochError(f"offsets of incarnation {incarnation} mean nothing here")
         return log.read(start, end)
 
-    def stage(self, epoch: int, name: str, part: str, batches: list[Batch]) -> None:
+    def stage(self, epoch: int, name: str, part: str, staged: Staged) -> None:
         """Keep a task's rows until the commit; a task that runs again replaces its part."""
         self._log(epoch, name)
         query = self._query(name)
-        size = sum(batch.nbytes for batch in batches)
-        if query.staged_bytes + size > MAX_STAGED_BYTES:
-            raise RefusedError(f"more than {MAX_STAGED_BYTES} bytes staged for {name}")
-        query.staged_bytes += size
-        query.staged[part] = batches
+        replaced = query.staged.get(part)
+        if query.staged_bytes - (replaced.size if replaced else 0) + staged.size > self._max_staged_bytes:
+            raise RefusedError(f"more than {self._max_staged_bytes} bytes staged for {name}")
+        query.staged[part] = staged
 
     def commit(self, epoch: int, name: str, start: int, end: int, parts: Iterable[Part]) -> bool:
         """True if the rows are in the outboxes now, False if they were before; anything else is refused."""
         log = self._log(epoch, name)
         query = self._query(name)
         if end <= log.consumed:
-            query.staged, query.staged_bytes = {}, 0
+            query.staged = {}
             return False
         if start != log.consumed:
             raise RefusedError(f"commit of [{start}, {end}) on {name}, which is consumed up to {log.consumed}")
         outputs = []
         for part in sorted(parts, key=lambda p: p.order):
-            batches = query.staged.get(part.name)
-            if batches is None:
+            staged = query.staged.get(part.name)
+            if staged is None:
                 raise RefusedError(f"part {part.name} was announced and never staged")
-            if sum(b.num_rows for b in batches) != part.rows or checksum(batches) != part.checksum:
+            if (staged.rows, staged.checksum) != (part.rows, part.checksum):
                 raise RefusedError(f"part {part.name} is not what was announced")
-            outputs += [(part.route, batch) for batch in batches]
+            outputs += [(part.route, batch) for batch in staged.batches]
         self.land(log, end, outputs)
-        query.planned, query.staged, query.staged_bytes = None, {}, 0
+        query.planned, query.staged = None, {}
         return True
 
     def land(self, log: Log, end: int, outputs: list[tuple[str, Batch]]) -> None:
