@@ -14,7 +14,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 help:
 	@echo "make install   set up .venv with everything a node needs"
-	@echo "make run       a node, a remote broker and a stream of messages to look at"
+	@echo "make run       the demo: two nodes, a bridge between them, and what crosses it"
 	@echo "make test      the tests"
 	@echo "make check     ruff and mypy"
 	@echo "make bench     the benchmarks"
