@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bridgehead.columns.schema import USER_PROPERTIES
 from bridgehead.wire import kernels_encode as k
+from bridgehead.wire.arrays import prepared
 from bridgehead.wire.kernels_encode import UNSENDABLE
 
 __all__ = ["UNSENDABLE", "Frames", "encode_acks", "encode_publishes", "frame_sizes"]
@@ -55,7 +56,7 @@ def frame_sizes(
 ) -> NDArray[np.int64]:
     """The length of each frame that `encode_publishes` would write; UNSENDABLE where it would refuse."""
     columns = _Columns(batch, version)
-    _, sizes, _ = _measure(columns, version, _array(qos, np.uint8), rows, expiry, _constant(subscription_ids))
+    _, sizes, _ = _measure(columns, version, prepared(qos, np.uint8), rows, expiry, _constant(subscription_ids))
     return sizes
 
 
@@ -77,7 +78,7 @@ def encode_publishes(
     and `retain` overrule the column; `subscription_ids` join every frame.
     """
     columns = _Columns(batch, version)
-    flags = _array(qos, np.uint8)
+    flags = prepared(qos, np.uint8)
     if not isinstance(dup, bool):
         flags = flags | (dup.astype(np.uint8) << 3)
     elif dup:
@@ -91,7 +92,7 @@ def encode_publishes(
     data = np.empty(total, np.uint8)
     kept = -1 if retain is None else int(retain)
     k.write_frames(
-        columns.table, version, kept, flags, _array(packet_ids, np.uint16), _optional(rows), _optional(expiry),
+        columns.table, version, kept, flags, prepared(packet_ids, np.uint16), _optional(rows), _optional(expiry),
         constant, props, sizes, data,
     )  # fmt: skip
     return Frames(data, sizes)
@@ -213,12 +214,4 @@ def _constant(subscription_ids: Sequence[int]) -> NDArray[np.uint8]:
 
 
 def _optional(array: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    return _NO_ROWS if array is None else _array(array, np.int64)
-
-
-def _array(array: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
-    """The array in the one form the kernels are compiled for: this type, contiguous, writeable."""
-    flags = array.flags
-    if array.dtype == kind and flags.c_contiguous and flags.writeable:
-        return array
-    return np.array(array, kind)
+    return _NO_ROWS if array is None else prepared(array, np.int64)

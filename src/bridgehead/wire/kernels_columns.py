@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bridgehead.columns.schema import USER_PROPERTIES, USER_PROPERTY
+from bridgehead.wire.arrays import prepared
 from bridgehead.wire.kernels_jit import kernel
 
 # Columns of a row; a test holds them equal to those of kernels_scan (see kernels_jit on why they are not imported).
@@ -248,6 +249,7 @@ _NO_PROPERTY = pa.array([], USER_PROPERTY)
 
 def to_columns(rows: NDArray[np.int64], arena: NDArray[np.uint8]) -> MessageColumns:
     """The messages of `rows` as Arrow columns. What a message does not say is null; its user properties are a list."""
+    rows, arena = prepared(rows, np.int64), prepared(arena, np.uint8)
     n = len(rows)
     planned = np.empty(PLAN_WIDTH, np.int64)
     plan_columns(rows, arena, planned)
