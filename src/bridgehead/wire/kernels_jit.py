@@ -22,8 +22,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def kernel(function: Function) -> Function:
-    """Compile `function` at its first call with given types, or load it from the cache."""
-    compiled: Function = njit(cache=True, nogil=True)(function)
+    """Compile `function` at its first call with given types, or load it from the cache.
+
+    numba keeps the cache beside the source, or in the user's cache directory if that is read-only. Where neither can be
+    written (a container without a home) the node still starts, and compiles at every start.
+    """
+    try:
+        compiled: Function = njit(cache=True, nogil=True)(function)
+    except RuntimeError:
+        compiled = njit(nogil=True)(function)
     return compiled
 
 

@@ -273,8 +273,11 @@ def scan_run(
             continue
 
         qos = (flags >> 1) & 3
-        if qos == 3 or (qos == 0 and flags & 8) or remaining < 2:  # [MQTT-3.3.1-4], [MQTT-3.3.1-2]
+        if qos == 3 or remaining < 2:  # [MQTT-3.3.1-4]
             stop, reason = ERROR, MALFORMED
+            break
+        if qos == 0 and flags & 8:  # [MQTT-3.3.1-2]
+            stop, reason = ERROR, PROTOCOL_ERROR
             break
         topic = body + 2
         topic_end = topic + _u16(buf, body)

@@ -147,9 +147,11 @@ def read_publish_properties(data: bytes, from_server: bool = True) -> PlainPrope
 
 def read_publish(flags: int, body: bytes, version: int, from_server: bool) -> PlainPublish:
     qos = (flags >> 1) & 3
-    if qos == 3 or (qos == 0 and flags & 8):
+    if qos == 3 or len(body) < 2:
         raise FaultError(MALFORMED)
-    if len(body) < 2 or len(body) < 2 + int.from_bytes(body[:2], "big") + (2 if qos else 0):
+    if qos == 0 and flags & 8:
+        raise FaultError(PROTOCOL_ERROR)
+    if len(body) < 2 + int.from_bytes(body[:2], "big") + (2 if qos else 0):
         raise FaultError(MALFORMED)
     reader = Reader(body)
     topic = reader.text()

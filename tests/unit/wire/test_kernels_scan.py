@@ -122,7 +122,7 @@ def test_what_stands_before_an_error_has_been_taken() -> None:
 
 FAULTS = {
     "qos 3": (4, b"\x36\x05\x00\x01a\x00\x01", 0x81),
-    "dup with qos 0": (4, publish(flags=8), 0x81),
+    "dup with qos 0": (4, publish(flags=8), 0x82),
     "remaining length of five bytes": (4, b"\x30\xff\xff\xff\xff\x01", 0x81),
     "remaining length with a needless byte": (5, b"\x40\x82\x00\x00\x01", 0x81),
     "packet id 0": (4, publish(qos=1, packet_id=0), 0x82),

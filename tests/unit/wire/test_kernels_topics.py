@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -84,3 +85,16 @@ TopicTable().lookup(batch.column("topic"))
 assert variants() == before, (before, variants())
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+def test_kernels_work_where_no_cache_can_be_written() -> None:
+    """numba refuses to cache when no place for it can be written; here, because it may look in none that fits."""
+    script = """
+import pyarrow as pa
+from bridgehead.wire.topics import TopicTable
+from bridgehead.wire.kernels_topics import find_topics
+assert type(find_topics._cache).__name__ == "NullCache"
+assert TopicTable().lookup(pa.array(["a"]))[0].tolist() == [0]
+"""
+    environment = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "ZipCacheLocator"}
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120, env=environment)
