@@ -34,7 +34,6 @@ from bridgehead.wire.reason import Reason
 from bridgehead.wire.topicnames import share_of
 
 SWEEP_EVERY: Final = 1.0
-CLIENT_WINDOW: Final = 65_535
 
 
 class Broker:
@@ -146,7 +145,7 @@ class Broker:
         """CONNACK has been written: the session may speak."""
         session = connection.session
         assert session is not None
-        window = packet.properties.get("receive_maximum", CLIENT_WINDOW)
+        window = packet.properties.get("receive_maximum", 65_535)
         max_packet = packet.properties.get("maximum_packet_size", 0)
         assert isinstance(window, int)
         assert isinstance(max_packet, int)

@@ -18,6 +18,8 @@ from bridgehead.storage.outbox import Outbox
 from bridgehead.wire.packets import Subscription
 
 SEND_CHUNK: Final = 4096
+CLIENT_WINDOW: Final = 1024
+"""Messages in flight to one client at most; a client may ask for fewer."""
 NEVER: Final = 0xFFFFFFFF
 
 
@@ -46,7 +48,7 @@ class ClientSession:
         """A connection takes the session over: what was unacknowledged goes out again, then what waits."""
         self._link = link
         if self._sender is None:
-            self._sender = Sender(version, window)
+            self._sender = Sender(version, window, last_id=CLIENT_WINDOW)
         self._sender.version = version
         self._sender.flow.window = window
         self._sender.max_packet = max_packet

@@ -29,10 +29,10 @@ def column_data(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.
 
 def weight(batch: Batch) -> int:
     """Bytes a batch stands for in limits: its topics and payloads plus a fixed cost a row."""
-    total = 64 * batch.num_rows
+    total: int = 64 * batch.num_rows
     for name in ("topic", "payload"):
         ends, _ = column_data(batch.column(name))
-        total += int(ends[-1] - ends[0]) if len(batch) else 0
+        total += int(ends[-1] - ends[0]) if batch.num_rows else 0
     return total
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -48,10 +48,11 @@ class Link(asyncio.BufferedProtocol):
         self.reading = True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's, they only look alike
+        stream = cast("asyncio.Transport", transport)
+        self._transport = stream
         self.opened = True
-        transport.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_HIGH // 4)
+        stream.set_write_buffer_limits(high=WRITE_HIGH, low=WRITE_HIGH // 4)
         self._owner.link_opened()
 
     def connection_lost(self, exc: Exception | None) -> None:

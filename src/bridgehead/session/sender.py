@@ -18,6 +18,7 @@ from bridgehead.columns.batches import Batch
 from bridgehead.columns.expiry import remaining_expiry
 from bridgehead.wire.flow import AWAIT_PUBCOMP, OutboundFlow
 from bridgehead.wire.frames import encode_acks, encode_publishes, frame_sizes
+from bridgehead.wire.intake import MAX_PACKET
 
 Seqs = npt.NDArray[np.int64]
 PUBREL: Final = 6
@@ -60,18 +61,18 @@ class Sender:
         seqs = np.arange(first, first + batch.num_rows, dtype=np.int64)
         batch, seqs, expiry, expired = _without_expired(batch, seqs, now_us)
         qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
+        limit = self.max_packet or MAX_PACKET
+        fits = frame_sizes(batch, self.version, qos, expiry=expiry, subscription_ids=subscription_ids) <= limit
         oversized = seqs[:0]
-        if self.max_packet:
-            fits = frame_sizes(batch, self.version, qos) <= self.max_packet
-            if not fits.all():
-                oversized = seqs[~fits]
-                batch, seqs, qos = batch.filter(pa.array(fits)), seqs[fits], qos[fits]
-                expiry = expiry[fits] if expiry is not None else None
+        if not fits.all():
+            oversized = seqs[~fits]
+            batch, seqs, qos = batch.filter(pa.array(fits)), seqs[fits], qos[fits]
+            expiry = expiry[fits] if expiry is not None else None
         if not len(seqs):
             return Outgoing(b"", seqs, expired, oversized)
         ids = self.flow.take(owner, seqs, qos)
         frames = encode_publishes(batch, self.version, qos, ids, False, expiry=expiry, subscription_ids=subscription_ids)
-        return Outgoing(frames.data, seqs[qos == 0], expired, oversized)
+        return Outgoing(frames.data.data, seqs[qos == 0], expired, oversized)
 
     def acked(self, acks: npt.NDArray[np.int64]) -> tuple[bytes, list[Finished]]:
         """The peer's acknowledgements: bytes due in return, and finished rows by owner."""
@@ -101,7 +102,7 @@ class Sender:
                 qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
                 # An expired row is resent all the same: its packet id must be settled, and the peer sees what is left: 0.
                 expiry = remaining_expiry(batch, now_us)
-                chunks.append(encode_publishes(batch, self.version, qos, ids[part], True, expiry=expiry).data)
+                chunks.append(encode_publishes(batch, self.version, qos, ids[part], True, expiry=expiry).data.data)
             start = i
         return chunks
 
