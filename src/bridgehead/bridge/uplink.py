@@ -65,6 +65,7 @@ class UplinkStatus:
     next_attempt: float | None = None  # monotonic seconds
     connects: int = 0
     possibly_doubled: int = 0
+    subscribed: bool = False  # the remote has answered every subscription of this session
     subscribe_refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -344,12 +345,15 @@ class Uplink:
             self._forwarders[owner].return_all(seqs)
 
     def _subscribe(self, link: Link, *, resumed: bool) -> None:
-        if not self.rule.subscriptions or (resumed and self.status.connects > 1):
+        if not self.rule.subscriptions or (resumed and self.status.subscribed):
+            self.status.subscribed = True
             return
+        self.status.subscribed = False
         self.status.subscribe_refused = {}
         link.write(encode(Subscribe(SUBSCRIBE_IDS, list(self.rule.subscriptions)), self.rule.version))
 
     def _subscribed(self, packet: Suback) -> None:
+        self.status.subscribed = True
         for wish, reason in zip(self.rule.subscriptions, packet.reasons, strict=False):
             if reason >= 0x80:
                 self.status.subscribe_refused[wish.filter] = _describe(reason, packet.properties)

@@ -105,6 +105,7 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
         "connects": status.connects,
         "inFlight": service.uplink.in_flight,
         "possiblyDoubled": status.possibly_doubled,
+        "subscribed": status.subscribed,
         "subscribeRefused": dict(status.subscribe_refused),
         "received": service.consumer.received,
         "unmatched": service.consumer.unmatched,
