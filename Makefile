@@ -6,6 +6,9 @@ VENV   := .venv
 PIP    := $(VENV)/bin/python -m pip --quiet --no-input --disable-pip-version-check install -c constraints.txt
 ARGS   ?=
 
+# The kernels are compiled once, here, and not while somebody waits for the first start.
+COMPILE = $(VENV)/bin/python -c 'from bridgehead.wire import kernels; kernels.warm()'
+
 # Debian keeps mosquitto in a directory that is not on everybody's path.
 export PATH := $(PATH):/usr/sbin:/sbin
 
@@ -41,11 +44,13 @@ bench: $(VENV)/.ready-to-develop
 $(VENV)/.ready-to-run: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) setuptools
 	$(PIP) --no-build-isolation -e .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.ready-to-develop: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) setuptools
 	$(PIP) --no-build-isolation -e '.[dev]'
+	@$(COMPILE)
 	@touch $@ $(VENV)/.ready-to-run
 
 $(VENV)/bin/python:

@@ -64,12 +64,11 @@ class Node:
         return Door(rule, self._journal.log(INLINE if route.engine == "inline" else SHARED))
 
     async def start(self) -> None:
-        """Listeners last: whoever gets in finds everything there."""
-        kernels.warm()
+        """Ports first, so that a taken one ends it at once; then Spark's slow start beside ours; clients last."""
         limits = self.settings.queued_messages
         pushes = [self._doors[route.id] for route in self._routes if route.direction == "push"]
         self.broker = Broker(self._engine, self._journal, pushes, limits.max_queued_messages, limits.max_queue_bytes)
-        self._gate.on_commit = lambda _: self.broker.journal_has_room()
+        self._gate.on_release = lambda _: self.broker.journal_has_room()
         self._start_engines()
         for bridge in self.settings.bridges:
             routes = [route for route in self._routes if route.bridge == bridge.id]
@@ -79,15 +78,19 @@ class Node:
         try:
             for listener in self.settings.listeners:
                 self._listeners.append(Listener(self.broker, listener.host, listener.port))
-                await self._listeners[-1].start()
+                await self._listeners[-1].bind()
             console = self.settings.console
             self._console = Console(console.host, console.port, self.view())
             await self._console.start()
+            if self._supervisor is not None:
+                self._supervisor.start()
+            # The first start on a machine compiles the kernels; the loop stays free, so health answers meanwhile.
+            await asyncio.to_thread(kernels.warm)
+            for bound in self._listeners:
+                await bound.start()
         except BaseException:
             await self.stop()
             raise
-        if self._supervisor is not None:
-            self._supervisor.start()
         for service in self._bridges:
             service.start()
 
@@ -123,6 +126,7 @@ class Node:
         self._inline_due = False
         assert self._inline is not None
         self._inline.run()
+        self.broker.journal_has_room()
         if self._inline.has_work:
             self._inline_wake()
 

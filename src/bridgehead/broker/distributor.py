@@ -143,7 +143,7 @@ def _outgoing(batch: Batch, times: pa.Array, qos: pa.Array, retain: pa.Array) ->
 
 def single_client(name: str, rows: int) -> pa.DictionaryArray:
     """The client column of rows that all came from one client."""
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([name], pa.string()))
+    return pa.DictionaryArray.from_arrays(constant(0, pa.int32(), rows), pa.array([name], pa.string()))
 
 
 def clients_of(conns: npt.NDArray[np.int64], name_of: Callable[[int], str]) -> pa.DictionaryArray:

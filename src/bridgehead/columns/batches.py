@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
-from typing import TypeAlias
+from functools import lru_cache
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,28 @@ from bridgehead.columns.schema import MESSAGE, STORED
 Batch: TypeAlias = pa.RecordBatch
 
 
-def constant(value: object, kind: pa.DataType, rows: int) -> pa.Array:
+CONSTANT_ROWS: Final = 4096
+"""Constant columns up to this long are slices of one kept array: most ticks are short."""
+
+
+def constant(value: bool | int | str, kind: pa.DataType, rows: int) -> pa.Array:
     """A column that holds one value in every row."""
+    if rows <= CONSTANT_ROWS:
+        return _kept_constant(value, kind).slice(0, rows)
     return pa.repeat(pa.scalar(value, kind), rows)
+
+
+@lru_cache(maxsize=256)
+def _kept_constant(value: bool | int | str, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), CONSTANT_ROWS)
+
+
+def list_bounds(array: pa.ListArray) -> tuple[int, int]:
+    """Where the values of a list column begin and end: nothing between them means that every list is empty."""
+    if len(array) == 0:
+        return 0, 0
+    offsets = np.frombuffer(array.buffers()[1], np.int32)
+    return int(offsets[array.offset]), int(offsets[array.offset + len(array)])
 
 
 def column_data(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, constant
+from bridgehead.columns.batches import Batch, constant, list_bounds
 from bridgehead.columns.schema import STORED, TIMESTAMP
 from bridgehead.pipeline.rules import hop_counts
 from bridgehead.storage.engine import Changes
@@ -69,7 +69,7 @@ class Door:
             columns["qos"] = constant(0, pa.int32(), rows)
         columns["received_at"] = received_at
         columns["client_id"] = clients
-        columns["route"] = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), self._route)
+        columns["route"] = pa.DictionaryArray.from_arrays(constant(0, pa.int32(), rows), self._route)
         stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
         self.log.append(changes, stored)
         return int(rows)
@@ -78,7 +78,10 @@ class Door:
         """Which rows may cross another bridge; None if all may."""
         properties = batch.column("user_properties")
         limit = self.rule.hop_limit
-        if limit is None or properties.offsets[0].as_py() == properties.offsets[-1].as_py():
+        if limit is None:
+            return None
+        first, last = list_bounds(properties)
+        if first == last:
             return None
         hops = hop_counts(properties)
         keep = ~((hops > 0) & (hops >= limit))

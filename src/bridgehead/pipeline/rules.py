@@ -6,6 +6,7 @@ One vectorised function on Arrow batches, run in Spark's workers and in the node
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridgehead.columns.batches import Batch
+from bridgehead.columns.batches import CONSTANT_ROWS, Batch, constant, list_bounds
 from bridgehead.columns.schema import OUTBOX, USER_PROPERTIES, USER_PROPERTY
 
 HOP_COUNT: Final = "hmq-bridge-hop-count"
@@ -45,13 +46,13 @@ def apply(batch: Batch, rules: RouteRules) -> Batch:
     if qos.null_count:
         qos = pc.fill_null(qos, 1)
     if not rules.persist:
-        qos = pa.repeat(pa.scalar(0, pa.int32()), rows)
+        qos = constant(0, pa.int32(), rows)
     columns = {name: batch.column(name) for name in OUTBOX.names if name not in ("wire_qos",)}
     columns["topic"] = _destination(batch.column("topic"), rules.destination)
     columns["qos"] = qos
     columns["wire_qos"] = qos if rules.max_qos >= 2 else pc.min_element_wise(qos, pa.scalar(rules.max_qos, pa.int32()))
     if not rules.preserve_retain:
-        columns["retain"] = pa.repeat(pa.scalar(False), rows)
+        columns["retain"] = constant(False, pa.bool_(), rows)
     columns["user_properties"] = _user_properties(columns["user_properties"], rules)
     return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
 
@@ -75,7 +76,7 @@ def _destination(topics: pa.Array, template: str | None) -> pa.Array:
         return topics
     pieces = template.split(WHOLE_TOPIC)
     if len(pieces) == 1:
-        return pa.repeat(pa.scalar(template, pa.string()), len(topics))
+        return constant(template, pa.string(), len(topics))
     parts: list[Any] = [pieces[0]]
     for piece in pieces[1:]:
         parts += [topics, piece]
@@ -86,14 +87,15 @@ def _user_properties(column: pa.Array, rules: RouteRules) -> pa.Array:
     """The row's own in their order, then the route's, then the hop count, which replaces every one that came in."""
     if column.null_count:
         column = pc.fill_null(column, pa.scalar([], USER_PROPERTIES))
+    first, last = list_bounds(column)
+    if first == last:
+        return _same_for_all(rules, len(column))
     offsets = column.offsets.to_numpy().astype(np.int64)
     own = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     offsets = offsets - offsets[0]
     if not rules.count_hops:
         # A bridge with loop prevention switched off adds nothing, and passes the count on as it came.
         return _joined(own, np.arange(len(own)), offsets, _structs(list(rules.user_properties)), None)
-    if len(own) == 0:
-        return _joined(own, np.arange(0), offsets, _structs([*rules.user_properties, (HOP_COUNT, "1")]), None)
     is_hop = pc.equal(own.field("key"), HOP_COUNT).to_numpy(zero_copy_only=False)
     hops = hop_counts(column)
     kept = np.flatnonzero(~is_hop)
@@ -106,6 +108,24 @@ def _user_properties(column: pa.Array, rules: RouteRules) -> pa.Array:
         _structs(list(rules.user_properties)),
         (_structs([(HOP_COUNT, str(int(value))) for value in values]), which),
     )
+
+
+def _same_for_all(rules: RouteRules, rows: int) -> pa.Array:
+    """The properties of rows that came without any: the same list in each."""
+    if rows <= CONSTANT_ROWS:
+        return _kept_lists(rules).slice(0, rows)
+    return _repeated_list(rules, rows)
+
+
+@lru_cache(maxsize=256)
+def _kept_lists(rules: RouteRules) -> pa.Array:
+    return _repeated_list(rules, CONSTANT_ROWS)
+
+
+def _repeated_list(rules: RouteRules, rows: int) -> pa.Array:
+    hop = [(HOP_COUNT, "1")] if rules.count_hops else []
+    added = _structs([*rules.user_properties, *hop])
+    return _joined(_structs([]), np.zeros(0, np.int64), np.zeros(rows + 1, np.int64), added, None)
 
 
 def hop_counts(column: pa.Array) -> npt.NDArray[np.int64]:
