@@ -49,7 +49,7 @@ class Forwarder:
     def next(self, max_rows: int) -> Polled | None:
         """The rows to send now, oldest first."""
         if not self._tier2:
-            return self.outbox.poll(max_rows)
+            return self.outbox.poll(max_rows) if self.outbox.has_waiting else None
         polled = self._tier2.popleft()
         if polled.rows > max_rows:
             self.give_back(Polled(polled.first + max_rows, polled.batch.slice(max_rows)))

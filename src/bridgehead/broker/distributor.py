@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,8 @@ from bridgehead.columns.schema import OUTBOX
 from bridgehead.pipeline.door import Door, timestamps
 from bridgehead.storage.engine import Changes
 from bridgehead.wire.packets import Subscription
+
+SHORT: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,11 @@ def clients_of(conns: npt.NDArray[np.int64], name_of: Callable[[int], str]) -> p
     first = int(conns[0])
     if (conns == first).all():
         return single_client(name_of(first), len(conns))
+    if len(conns) <= SHORT:
+        # sorting costs more than a look at each row of a short turn
+        numbers = {conn: i for i, conn in enumerate(dict.fromkeys(conns.tolist()))}
+        indices = pa.array([numbers[conn] for conn in conns.tolist()], pa.int32())
+        return pa.DictionaryArray.from_arrays(indices, pa.array([name_of(conn) for conn in numbers], pa.string()))
     distinct, which = np.unique(conns, return_inverse=True)
     names = pa.array([name_of(int(conn)) for conn in distinct], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(which.astype(np.int32)), names)

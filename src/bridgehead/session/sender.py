@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch
+from bridgehead.columns.batches import Batch, column_data
 from bridgehead.columns.expiry import remaining_expiry
 from bridgehead.wire.flow import AWAIT_PUBCOMP, OutboundFlow
 from bridgehead.wire.frames import encode_acks, encode_publishes, frame_sizes
@@ -22,6 +22,8 @@ from bridgehead.wire.intake import MAX_PACKET
 
 Seqs = npt.NDArray[np.int64]
 PUBREL: Final = 6
+PROPERTIES_AT_MOST: Final = 1024
+"""What a frame holds beyond its columns, generously: header, lengths, subscription identifiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +63,35 @@ class Sender:
         seqs = np.arange(first, first + batch.num_rows, dtype=np.int64)
         batch, seqs, expiry, expired = _without_expired(batch, seqs, now_us)
         qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
-        limit = self.max_packet or MAX_PACKET
-        fits = frame_sizes(batch, self.version, qos, expiry=expiry, subscription_ids=subscription_ids) <= limit
         oversized = seqs[:0]
-        if not fits.all():
-            oversized = seqs[~fits]
-            batch, seqs, qos = batch.filter(pa.array(fits)), seqs[fits], qos[fits]
-            expiry = expiry[fits] if expiry is not None else None
+        if self._may_be_oversized(batch):
+            limit = self.max_packet or MAX_PACKET
+            fits = frame_sizes(batch, self.version, qos, expiry=expiry, subscription_ids=subscription_ids) <= limit
+            if not fits.all():
+                oversized = seqs[~fits]
+                batch, seqs, qos = batch.filter(pa.array(fits)), seqs[fits], qos[fits]
+                expiry = expiry[fits] if expiry is not None else None
         if not len(seqs):
             return Outgoing(b"", seqs, expired, oversized)
         ids = self.flow.take(owner, seqs, qos)
         frames = encode_publishes(batch, self.version, qos, ids, False, expiry=expiry, subscription_ids=subscription_ids)
         return Outgoing(frames.data.data, seqs[qos == 0], expired, oversized)
 
+    def _may_be_oversized(self, batch: Batch) -> bool:
+        """Rarely true: a batch that is small as a whole holds no row that is too large for the peer or for MQTT."""
+        if self.max_packet:
+            return bool(batch.nbytes + PROPERTIES_AT_MOST >= self.max_packet)
+        topics, _ = column_data(batch.column("topic"))
+        payloads, _ = column_data(batch.column("payload"))
+        return bool(topics[-1] - topics[0] > 65_535 or payloads[-1] - payloads[0] > MAX_PACKET - (1 << 26))
+
     def acked(self, acks: npt.NDArray[np.int64]) -> tuple[bytes, list[Finished]]:
         """The peer's acknowledgements: bytes due in return, and finished rows by owner."""
         result = self.flow.acks(acks, self.version)
         finished = []
-        for owner in np.unique(result.done_owner):
-            mine = result.done_owner == owner
+        owners = result.done_owner
+        for owner in owners[:1] if len(owners) and (owners == owners[0]).all() else np.unique(owners):
+            mine = owners == owner
             reasons = result.done_reason[mine]
             seqs = result.done_seq[mine]
             refused = reasons >= 0x80
