@@ -1,0 +1,1 @@
+"""Whole scenarios: real nodes, a real remote broker, real clients."""

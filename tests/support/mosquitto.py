@@ -1,0 +1,60 @@
+"""Debian's mosquitto as a process of its own: the remote broker that nobody here wrote."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from support.waiting import accepts, free_port, until
+
+HOW_TO_GET_IT = "needs mosquitto: apt-get install mosquitto"
+_CONFIGURATION = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+max_inflight_messages {window}
+max_queued_messages 100000
+log_dest file {log}
+"""
+
+
+def executable() -> str | None:
+    """Debian keeps it in a directory that is not on everybody's path."""
+    return shutil.which("mosquitto", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]))
+
+
+class Mosquitto:
+    """One broker on one port; it can be killed and started again."""
+
+    def __init__(self, directory: Path, *, window: int = 1000) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self._file = directory / "mosquitto.conf"
+        self._file.write_text(_CONFIGURATION.format(port=self.port, window=window, log=directory / "mosquitto.log"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Mosquitto:
+        program = executable()
+        assert program is not None, HOW_TO_GET_IT
+        process = self._process = subprocess.Popen(
+            [program, "-c", str(self._file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until(lambda: accepts(self.port) or process.poll() is not None, "mosquitto accepts connections")
+        assert process.poll() is None, f"mosquitto ended with status {process.returncode}"
+        return self
+
+    def kill(self) -> None:
+        """Gone without a word, as after a power cut."""
+        self._end(lambda process: process.kill())
+
+    def stop(self) -> None:
+        self._end(lambda process: process.terminate())
+
+    def _end(self, how: object) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            assert callable(how)
+            how(process)
+            process.wait(30)
