@@ -52,6 +52,7 @@ class Outbox:
         self.max_bytes = max_bytes
         self.end = 0  # the sequence number the next row gets
         self.cursor = 0  # no row below this is waiting
+        self._touched = 0  # no row from here on was ever polled
         self.weight = 0
         self.entered = 0
         self.delivered = 0
@@ -95,7 +96,8 @@ class Outbox:
 
     def landed(self) -> None:
         """The write with the landed rows was made: merge small ones and say that something waits."""
-        self._segments.merge_tail(touched_below=self.cursor)
+        # Not the cursor: a reset moves it back, and batches behind it that were polled before have markers.
+        self._segments.merge_tail(touched_below=self._touched)
         if self.has_waiting:
             self.on_waiting()
 
@@ -119,6 +121,7 @@ class Outbox:
                     count = _rows_within(batch, max_bytes)
                 marks[low : low + count] = MARKED
                 self.cursor = segment.start + low + count
+                self._touched = max(self._touched, self.cursor)
                 return Polled(segment.start + low, batch.slice(0, count))
             self.cursor = segment.end
             index += 1

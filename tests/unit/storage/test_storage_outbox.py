@@ -1,0 +1,114 @@
+"""The outbox: rows land, are polled in order with a marker, leave when acknowledged, and wait again after a reset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from making.rows import numbered, numbers, outbox_rows
+
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.memory import MemoryEngine
+from bridgehead.storage.outbox import Outbox
+from bridgehead.storage.segments import FAN
+
+
+class Queue:
+    """An outbox with rows numbered as they land."""
+
+    def __init__(self, max_rows: int = 1_000_000, max_bytes: int = 1 << 30) -> None:
+        self.engine = MemoryEngine()
+        self.outbox = Outbox("r", self.engine, max_rows, max_bytes)
+        self.next = 0
+
+    def land(self, count: int, **given: Any) -> int:
+        changes = Changes()
+        entered = self.outbox.land(changes, outbox_rows(*numbered(self.next, count, **given)))
+        self.next += count
+        self.engine.write(changes)
+        self.outbox.landed()
+        return entered
+
+    def poll(self, max_rows: int = 1000) -> list[int]:
+        polled = self.outbox.poll(max_rows)
+        return numbers(polled.batch) if polled else []
+
+    def poll_all(self) -> list[int]:
+        found: list[int] = []
+        while self.outbox.has_waiting:
+            found += self.poll()
+        return found
+
+
+@pytest.fixture
+def queue() -> Queue:
+    return Queue()
+
+
+def seqs(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def test_rows_are_polled_in_the_order_they_landed(queue: Queue) -> None:
+    queue.land(3)
+    queue.land(2)
+    assert queue.poll(2) == [0, 1]
+    assert queue.poll_all() == [2, 3, 4]
+
+
+def test_a_polled_row_is_in_flight_and_not_polled_again(queue: Queue) -> None:
+    queue.land(2)
+    queue.poll()
+    assert queue.outbox.in_flight == 2
+    assert not queue.outbox.has_waiting
+    assert queue.outbox.poll(10) is None
+
+
+def test_a_reset_row_is_polled_again_first(queue: Queue) -> None:
+    queue.land(3)
+    queue.poll()
+    queue.land(1)
+    queue.outbox.reset(seqs(1))
+    assert queue.poll() == [1]
+    assert queue.poll() == [3]
+    assert queue.outbox.in_flight == 4
+
+
+def test_a_reset_says_that_something_waits(queue: Queue) -> None:
+    queue.land(1)
+    queue.poll()
+    woken: list[bool] = []
+    queue.outbox.on_waiting = lambda: woken.append(queue.outbox.has_waiting)
+    queue.outbox.reset(seqs(0))
+    assert woken == [True]
+
+
+def test_a_reset_of_rows_that_are_done_changes_nothing(queue: Queue) -> None:
+    queue.land(2)
+    queue.poll()
+    queue.outbox.acknowledge(seqs(0))
+    queue.outbox.reset(seqs(0))
+    assert not queue.outbox.has_waiting
+
+
+def test_small_batches_that_were_polled_once_keep_their_rows_when_new_ones_land_after_a_reset(queue: Queue) -> None:
+    """Merging must leave alone whatever has markers, also when a reset has moved the cursor back below it."""
+    for _ in range(FAN - 1):
+        queue.land(1)
+    queue.poll_all()
+    queue.outbox.reset(np.arange(FAN - 1))
+    for _ in range(FAN):
+        queue.land(1)
+    assert queue.poll_all() == list(range(2 * FAN - 1))
+
+
+def test_acknowledgements_survive_landing_after_a_reset(queue: Queue) -> None:
+    for _ in range(FAN - 1):
+        queue.land(2)
+    queue.poll_all()
+    queue.outbox.acknowledge(seqs(11, 20))
+    queue.outbox.reset(seqs(0))
+    queue.land(2)
+    assert queue.outbox.depth == 2 * FAN - 2
+    assert queue.poll_all() == [0, 2 * FAN - 2, 2 * FAN - 1]
