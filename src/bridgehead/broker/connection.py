@@ -60,15 +60,16 @@ class Connection:
     def link_data(self, data: Buffer, end: int) -> tuple[int, int]:
         self._last_heard = monotonic()
         for item in self._stream.feed(data, end, self.broker.gathering.intake, self.number):
-            if self.closing:
-                return end, 0
             if isinstance(item, ScanResult):
                 self._scanned(item)
             elif isinstance(item, Fault):
                 self.refuse(item.reason, item.text)
             else:
                 self._control(item)
-        return (end, 0) if self.closing else (self._stream.taken, self._stream.need)
+            if self.closing:
+                # Asking for the next item would scan it: rows of nobody in everybody's intake.
+                return end, 0
+        return self._stream.taken, self._stream.need
 
     def _scanned(self, run: ScanResult) -> None:
         if len(run.acks):
