@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,30 +15,41 @@ from bridgehead.link.gathering import Gathering, Source
 from bridgehead.pipeline.door import Door, timestamps
 from bridgehead.session.rows import wire_batch
 from bridgehead.storage.engine import Changes, Engine
+from bridgehead.wire.fields import Reader, write_varint
 from bridgehead.wire.intake import Rows
+from bridgehead.wire.kernels_scan import PROPS_LEN, PROPS_START
+from bridgehead.wire.packettype import PacketType
+from bridgehead.wire.properties import decode_properties
+from bridgehead.wire.topicnames import matches
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanting:
     doors: tuple[Door, ...]
+    identifier: int  # where several copies may come: the subscription whose copy counts; else 0
 
 
 class Consumer:
     """Matches each message against the bridge's own pull filters: once per route, whatever the remote's overlaps do."""
 
-    def __init__(self, engine: Engine, doors: list[Door], client_id: str, *, drop_retained: bool) -> None:
+    def __init__(
+        self, engine: Engine, doors: list[Door], client_id: str, identified: tuple[str, ...], *, drop_retained: bool
+    ) -> None:
         self.gathering: Gathering[Source] = Gathering(engine, self._accept)
         self._engine = engine
         self._doors = doors
         self._client = pa.array([client_id], pa.string())
+        self._identified = identified  # filters that overlap, in the order of their subscription identifiers from 1 on
         self._drop_retained = drop_retained
         self._plans: TopicPlans[_Wanting] = TopicPlans(self._wanting)
         self.received = 0
         self.unmatched = 0
         self.retained_skipped = 0
+        self.copies_skipped = 0
 
     def _wanting(self, topic: str) -> _Wanting:
-        return _Wanting(tuple(door for door in self._doors if door.filters_match(topic)))
+        by = [at for at, each in enumerate(self._identified, 1) if matches(each, topic)]
+        return _Wanting(tuple(door for door in self._doors if door.filters_match(topic)), by[0] if len(by) > 1 else 0)
 
     def _accept(self, rows: Rows, sources: list[Source]) -> None:
         batch = wire_batch(rows)
@@ -53,6 +65,8 @@ class Consumer:
         clients = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, np.int32)), self._client)
         touched: dict[int, Door] = {}
         for plan, chosen in self._plans.groups(batch.column("topic")):
+            if plan.identifier:
+                chosen = self._without_copies(rows, plan.identifier, chosen)
             if chosen is None:
                 part, part_times, part_clients = batch, times, clients
             else:
@@ -66,6 +80,21 @@ class Consumer:
         if changes.puts:
             self._engine.write(changes)
             self._engine.when_synced(lambda: _publish(touched))
+
+    def _without_copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
+        """Of several copies of a message the one that came by this subscription; all, if the remote names none."""
+        candidates = np.arange(len(rows.rows)) if chosen is None else chosen
+        kept = [row for row in candidates if identifier in (_identifiers(rows, int(row)) or (identifier,))]
+        self.copies_skipped += len(candidates) - len(kept)
+        return np.array(kept, np.int64)
+
+
+def _identifiers(rows: Rows, row: int) -> list[int]:
+    start, size = (int(rows.rows[row, column]) for column in (PROPS_START, PROPS_LEN))
+    section = write_varint(size) + rows.arena[start : start + size].tobytes()
+    found = decode_properties(Reader(section), PacketType.PUBLISH).get("subscription_identifier", [])
+    assert isinstance(found, list)
+    return found
 
 
 def _publish(touched: dict[int, Door]) -> None:

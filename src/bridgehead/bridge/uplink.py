@@ -83,6 +83,7 @@ class UplinkRule:
     username: str | None
     password: bytes | None
     subscriptions: tuple[Subscription, ...]
+    identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
 
 
 class Uplink:
@@ -101,6 +102,8 @@ class Uplink:
         self._stream = PacketStream(from_server=True, version=rule.version)
         self._link: Link | None = None
         self._online = False
+        self._takes_identifiers = True  # the remote has not said otherwise
+        self._unanswered: dict[int, list[Subscription]] = {}  # SUBSCRIBEs without an answer yet, by packet id
         self._keep_alive = float(rule.keep_alive)
         self._last_heard = 0.0
         self._backoff = Backoff()
@@ -326,6 +329,7 @@ class Uplink:
         assert isinstance(keep_alive, int)
         self._sender.flow.window = min(window, WINDOW)
         self._sender.max_packet = max_packet
+        self._takes_identifiers = packet.properties.get("subscription_identifier_available", True) is True
         self._keep_alive = float(keep_alive)
 
     def _resume(self, link: Link) -> None:
@@ -350,11 +354,18 @@ class Uplink:
             return
         self.status.subscribed = False
         self.status.subscribe_refused = {}
-        link.write(encode(Subscribe(SUBSCRIBE_IDS, list(self.rule.subscriptions)), self.rule.version))
+        if self.rule.identified and self._takes_identifiers:
+            parts = [([wish], {"subscription_identifier": at}) for at, wish in enumerate(self.rule.subscriptions, 1)]
+        else:
+            parts = [(list(self.rule.subscriptions), {})]
+        self._unanswered = {SUBSCRIBE_IDS + at: wishes for at, (wishes, _) in enumerate(parts)}
+        for packet_id, (wishes, properties) in enumerate(parts, SUBSCRIBE_IDS):
+            link.write(encode(Subscribe(packet_id, wishes, properties), self.rule.version))
 
     def _subscribed(self, packet: Suback) -> None:
-        self.status.subscribed = True
-        for wish, reason in zip(self.rule.subscriptions, packet.reasons, strict=False):
+        wishes = self._unanswered.pop(packet.packet_id, [])
+        self.status.subscribed = not self._unanswered
+        for wish, reason in zip(wishes, packet.reasons, strict=False):
             if reason >= 0x80:
                 self.status.subscribe_refused[wish.filter] = _describe(reason, packet.properties)
                 log.error("bridge %s: subscribing to %s was refused: %s", self.rule.bridge, wish.filter, reason.name)

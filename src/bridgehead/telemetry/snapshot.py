@@ -110,6 +110,7 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
         "received": service.consumer.received,
         "unmatched": service.consumer.unmatched,
         "retainedSkipped": service.consumer.retained_skipped,
+        "copiesSkipped": service.consumer.copies_skipped,
     }
 
 

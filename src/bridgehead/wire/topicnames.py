@@ -5,6 +5,8 @@ A filter may be shared: ``$share/<group>/<filter>`` (also from 3.1.1 clients, as
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 _SHARE = "$share/"
 _LONGEST = 65_535
 """Bytes in UTF-8: the length field of a string has two bytes [MQTT-4.7.3-3]."""
@@ -58,6 +60,36 @@ def matches(topic_filter: str, topic: str) -> bool:
     elif len(levels) != len(wanted):
         return False
     return all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """Does ``wide`` select every topic that ``narrow`` selects? A no may be a perhaps: ``+/#`` is not held to cover ``#``."""
+    if _root_wildcard_against_server_topics(wide, narrow):
+        return False
+    levels = narrow.split("/")
+    for depth, want in enumerate(wide.split("/")):
+        if want == "#":
+            return True
+        if depth == len(levels) or levels[depth] == "#" or want not in ("+", levels[depth]):
+            return False
+    return len(wide.split("/")) == len(levels)
+
+
+def intersect(one: str, other: str) -> bool:
+    """Is there a topic that both filters select?"""
+    if _root_wildcard_against_server_topics(one, other) or _root_wildcard_against_server_topics(other, one):
+        return False
+    mine, theirs = one.split("/"), other.split("/")
+    for left, right in zip_longest(mine, theirs):
+        if "#" in (left, right):
+            return True
+        if left is None or right is None or ("+" not in (left, right) and left != right):
+            return False
+    return True
+
+
+def _root_wildcard_against_server_topics(one: str, other: str) -> bool:
+    return one.startswith(("#", "+")) and other.startswith("$")  # [MQTT-4.7.2-1]
 
 
 def _plus_stands_alone(level: str) -> bool:

@@ -1,0 +1,68 @@
+"""Which subscriptions a bridge makes at its remote broker, so that a message comes once however its filters overlap.
+
+A broker may send one copy for each subscription that matches [MQTT-3.3.4-2]. So a filter that another one covers is not
+subscribed at all. Filters that overlap only in part get a subscription identifier each (MQTT 5): of several copies the one
+counts that came by the first matching subscription. MQTT 3.1.1 cannot tell copies apart; there such filters are warned of.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridgehead.settings.bridge import Bridge
+from bridgehead.settings.route import Route
+from bridgehead.wire.packets import Subscription
+from bridgehead.wire.topicnames import covers, intersect, share_of
+
+log = logging.getLogger(__name__)
+
+RETAIN_NEVER: Final = 2
+"""Retain handling: stored messages of the remote are not fetched when subscribing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What to subscribe to; with ``identified`` each subscription is made under its place in the list, from 1 on."""
+
+    subscriptions: tuple[Subscription, ...]
+    identified: bool
+
+
+def wishes_of(bridge: Bridge, routes: Sequence[Route]) -> Wishes:
+    """The subscriptions of all pull routes of a bridge."""
+    version5 = bridge.mqtt_version == 5
+    pulls = [(each, route) for route in routes if route.direction == "pull" for each in route.filters]
+    every = list(dict.fromkeys(each for each, _ in pulls))
+    kept = [each for each in every if not any(_makes_needless(other, each) for other in every)]
+    overlaps = [(one, other) for i, one in enumerate(kept) for other in kept[:i] if _meet(one, other)]
+    if overlaps and not version5:
+        log.warning("bridge %s: filters %s overlap; over MQTT 3.1.1 the remote may send a message twice", bridge.id, overlaps)
+    return Wishes(tuple(_wish(bridge, each, pulls, version5) for each in kept), version5 and bool(overlaps))
+
+
+def _wish(bridge: Bridge, topic_filter: str, pulls: list[tuple[str, Route]], version5: bool) -> Subscription:
+    """As much as any route wants of what comes this way; a route that wants less lowers it for itself."""
+    served = [route for each, route in pulls if each == topic_filter or _meet(each, topic_filter)]
+    return Subscription(
+        topic_filter,
+        qos=max(route.max_qos for route in served),
+        no_local=bridge.no_local and version5,
+        retain_as_published=version5 and any(route.preserve_retain for route in served),
+        retain_handling=RETAIN_NEVER if version5 else 0,
+    )
+
+
+def _makes_needless(wide: str, narrow: str) -> bool:
+    return wide != narrow and _alone(wide) and _alone(narrow) and covers(wide, narrow)
+
+
+def _meet(one: str, other: str) -> bool:
+    return _alone(one) and _alone(other) and intersect(one, other)
+
+
+def _alone(topic_filter: str) -> bool:
+    """A shared subscription gets its share of the messages, whatever else is subscribed."""
+    return share_of(topic_filter)[0] is None
