@@ -68,7 +68,7 @@ class Node:
         limits = self.settings.queued_messages
         pushes = [self._doors[route.id] for route in self._routes if route.direction == "push"]
         self.broker = Broker(self._engine, self._journal, pushes, limits.max_queued_messages, limits.max_queue_bytes)
-        self._gate.on_release = lambda _: self.broker.journal_has_room()
+        self._gate.on_commit = lambda _: self.broker.journal_has_room()
         self._start_engines()
         for bridge in self.settings.bridges:
             routes = [route for route in self._routes if route.bridge == bridge.id]
@@ -126,7 +126,6 @@ class Node:
         self._inline_due = False
         assert self._inline is not None
         self._inline.run()
-        self.broker.journal_has_room()
         if self._inline.has_work:
             self._inline_wake()
 

@@ -85,7 +85,6 @@ class Gate:
         self._max_staged_bytes = max_staged_bytes
         self.epoch = 0
         self.on_commit: Callable[[str], None] = lambda log: None  # rows of this log are in the outboxes
-        self.on_release: Callable[[str], None] = lambda log: None  # the log was trimmed
 
     def new_epoch(self) -> int:
         """A new driver starts: whatever an older one staged is forgotten."""
@@ -180,7 +179,6 @@ class Gate:
         changes = Changes()
         self._log(epoch, name).trim(changes, end)
         self._engine.write(changes)
-        self.on_release(name)
 
     def _log(self, epoch: int, name: str) -> Log:
         if epoch != self.epoch:

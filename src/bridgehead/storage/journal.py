@@ -29,7 +29,8 @@ class Log:
         self.end = 0  # the offset the next row gets
         self.visible = 0  # readers see rows below this: those whose promise is kept
         self.consumed = 0  # rows below this have become outbox rows
-        self.weight = 0  # bytes held, for journal.maxBytes
+        self.weight = 0  # bytes held
+        self._spent = 0  # of these: bytes of batches whose rows are all consumed
         self.on_visible: Callable[[], None] = lambda: None  # more rows may be read
 
     @property
@@ -40,6 +41,11 @@ class Log:
     def waiting(self) -> int:
         """Rows that are in the journal and not yet in an outbox."""
         return self.end - self.consumed
+
+    @property
+    def waiting_weight(self) -> int:
+        """Bytes of batches with rows that wait: what the bound counts."""
+        return self.weight - self._spent
 
     def append(self, changes: Changes, batch: Batch) -> int:
         """Add STORED rows to the write; returns the offset of the first."""
@@ -88,6 +94,10 @@ class Log:
 
     def consume(self, changes: Changes, end: int) -> None:
         """Everything below ``end`` is outbox rows now, by the same write."""
+        for index in range(self._segments.index_of(self.consumed), len(self._segments)):
+            if self._segments[index].end > end:
+                break
+            self._spent += self._segments[index].weight
         self.consumed = end
         changes.state[("consumed", self.name)] = end
 
@@ -96,6 +106,7 @@ class Log:
         limit = min(end, self.consumed)
         while len(self._segments) and self._segments[0].end <= limit:
             self.weight -= self._segments[0].weight
+            self._spent -= self._segments[0].weight
             self._segments.drop_first(changes)
 
 
@@ -114,5 +125,9 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """The door is shut while this holds: reached only when a pipeline does not read."""
-        return sum(log.weight for log in self.logs.values()) >= self.max_bytes
+        """The door is shut while this holds: reached only when a pipeline does not read.
+
+        Only what waits counts. A reader lets go of a batch when it plans the next one: if consumed rows could shut the door,
+        no next one might ever come. So the memory is bounded by max_bytes and one batch.
+        """
+        return sum(log.waiting_weight for log in self.logs.values()) >= self.max_bytes
