@@ -1,0 +1,149 @@
+"""One measurement: a fresh system under test, a warm-up that is not counted, then the run that is."""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.board import Board, Slot
+from benchmarks.systems import STARTERS, NotStarted, System
+from benchmarks.tools import Tool, ToolFailed
+from benchmarks.usage import Usage
+
+QUIET_SECONDS = 10.0   # nothing arrives for this long: what is missing is lost
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the generator does; the same for every system."""
+
+    seconds: float = 10.0
+    warmup: float = 3.0
+    connections: int = 1           # why one: docs/benchmarks.md
+    topics: int = 12
+    level: int = 5                 # MQTT protocol level: 4 is 3.1.1
+    window: int = 400              # unacknowledged messages a connection, or the broker's Receive Maximum if that is lower
+    payload: int = 100
+    backlog: int = 200_000         # messages between generator and counter at most, unpaced
+    messages: int = 40_000_000     # a run's bound in count
+    gather: float = 0.0003         # unpaced: both tools pause this long between reads
+
+
+@dataclass(frozen=True)
+class Result:
+    system: str
+    qos: int
+    rate: int                      # demanded messages/s; 0: as many as possible
+    error: str | None = None
+    sent: int = 0
+    arrived: int = 0
+    lost: int = 0
+    doubled: int = 0
+    reordered: int = 0
+    seconds: float = 0.0           # from the first publish to the last arrival
+    per_second: float = 0.0
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    max_ms: float | None = None
+    cpu_per_million: float | None = None
+    peak_rss: int | None = None    # bytes
+    tools_cpu: float = 0.0         # seconds of generator, counter and runner
+    stranger_cpu: float = 0.0      # seconds of processes that have nothing to do with this
+    latest_slice_ms: float = 0.0   # paced: how late the generator was at worst
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Bench:
+    """Generator, counter and the memory they share, for a whole run of the program."""
+
+    def __init__(self, folder: Path, load: Load, profile: bool = False) -> None:
+        self._folder = folder
+        self._load = load
+        self._profile = profile
+        self._run = 0
+
+    def rows(self, name: str, jobs: list[tuple[int, int]]) -> Iterator[Result]:
+        """Measure (qos, rate) after (qos, rate) on one fresh system with fresh tools; a failure becomes a row too."""
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder))
+        folder.chmod(0o755)   # mosquitto gives up root before it opens what it needs
+        board_file = folder / "board"
+        board = Board(board_file, create=True)
+        done = 0
+        try:
+            with contextlib.ExitStack() as stack:
+                counter = stack.enter_context(Tool("benchmarks.counter", board_file))
+                generator = stack.enter_context(Tool("benchmarks.generator", board_file))
+                system = stack.enter_context(STARTERS[name](counter.hello["port"], board, folder))
+                generator.ask({
+                    "do": "connect", "port": system.port, "connections": self._load.connections,
+                    "level": self._load.level, "topics": self._load.topics, "window": self._load.window,
+                    "payload": self._load.payload})
+                for qos, rate in jobs:
+                    self._one(generator, counter, board, qos, rate, self._load.warmup)
+                    yield self._measured(system, generator, counter, board, qos, rate)
+                    done += 1
+        except (NotStarted, ToolFailed) as reason:
+            for qos, rate in jobs[done:]:
+                yield Result(name, qos, rate, error=str(reason))
+
+    def _measured(self, system: System, generator: Tool, counter: Tool, board: Board, qos: int, rate: int) -> Result:
+        with self._profiled(system, qos, rate), Usage(system.root, [generator.pid, counter.pid]) as usage:
+            sent, report = self._one(generator, counter, board, qos, rate, self._load.seconds)
+        arrived = report["arrived"]
+        seconds = max(1, report["last_arrival"] - sent["first_ns"]) / 1e9
+        wrong = {key: sent[key] for key in ("refused", "strange", "unacknowledged") if sent[key]}
+        under_test = system.root is not None
+        return Result(
+            system=system.name, qos=qos, rate=rate, error=f"acknowledgements: {wrong}" if wrong else None,
+            sent=sent["sent"], arrived=arrived, lost=sent["sent"] - arrived, doubled=report["doubled"],
+            reordered=report["reordered"], seconds=seconds, per_second=arrived / seconds,
+            p50_ms=report["p50_ms"], p99_ms=report["p99_ms"], max_ms=report["max_ms"],
+            cpu_per_million=usage.cpu / arrived * 1e6 if under_test and arrived else None,
+            peak_rss=usage.peak_rss if under_test else None,
+            tools_cpu=usage.tools_cpu, stranger_cpu=usage.stranger_cpu, latest_slice_ms=sent["latest_slice_ms"])
+
+    def _one(
+        self, generator: Tool, counter: Tool, board: Board, qos: int, rate: int, seconds: float
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A run from the first publish to the last arrival: what the generator says, what the counter says."""
+        self._run += 1
+        gather = 0.0 if rate else self._load.gather
+        counter.ask({
+            "do": "begin", "run": self._run, "capacity": self._load.messages, "topics": self._load.topics,
+            "gather": gather})
+        sent = generator.ask({
+            "do": "run", "run": self._run, "qos": qos, "seconds": seconds, "messages": self._load.messages,
+            "rate": rate, "backlog": self._load.backlog, "gather": gather}, patience=seconds + 60)
+        self._drain(board, sent["sent"])
+        return sent, counter.ask({"do": "report"})
+
+    @staticmethod
+    def _drain(board: Board, sent: int) -> None:
+        """Until all has arrived, or nothing more comes."""
+        arrived, since = -1, time.monotonic()
+        while board.get(Slot.ARRIVED) < sent and time.monotonic() - since < QUIET_SECONDS:
+            if board.get(Slot.ARRIVED) != arrived:
+                arrived, since = board.get(Slot.ARRIVED), time.monotonic()
+            time.sleep(0.005)
+
+    @contextlib.contextmanager
+    def _profiled(self, system: System, qos: int, rate: int) -> Iterator[None]:
+        """With --profile: py-spy's collapsed stacks of the node's own process (not of its JVM) during the run."""
+        if not self._profile or system.root is None or system.name == "mosquitto":
+            yield
+            return
+        output = self._folder / f"{system.name}-qos{qos}-{rate or 'max'}.stacks"
+        spy = subprocess.Popen(
+            [str(Path(sys.executable).with_name("py-spy")), "record", "--pid", str(system.root), "--format", "raw",
+             "--rate", "200", "--duration", str(int(self._load.seconds)), "--output", str(output)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        yield
+        spy.wait(timeout=30)
+        print(f"profile: {output}", file=sys.stderr)

@@ -1,0 +1,128 @@
+"""The results as Markdown, written between two markers of a page so that no figure is ever typed by hand."""
+
+from pathlib import Path
+
+from benchmarks.figures import LATENCY_RATES, NAMES, PEER, Bound, Figures, bounds
+from benchmarks.measure import Load, Result
+
+BEGIN = "<!-- results: written by `make bench`, do not edit between the markers -->"
+END = "<!-- end of results -->"
+STRANGERS_DOUBTFUL = 0.1   # of one core
+
+
+def write(page: Path, figures: Figures, load: Load, machine: dict[str, str], when: str, plot: str) -> None:
+    """Replace what is between the markers; a page without them gets them at its end."""
+    text = page.read_text() if page.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
+    if BEGIN not in text:
+        text += f"\n{BEGIN}\n{END}\n"
+    head, _, rest = text.partition(BEGIN)
+    tail = rest.partition(END)[2]
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(f"{head}{BEGIN}\n\n{results(figures, load, machine, when, plot)}\n{END}{tail}")
+
+
+def results(figures: Figures, load: Load, machine: dict[str, str], when: str, plot: str) -> str:
+    parts = [
+        f"Measured {when} on {machine['cores']} cores ({machine['processor']}), {machine['memory']}, Linux "
+        f"{machine['kernel']}, Python {machine['python']}, Spark {machine['pyspark']}, Mosquitto {machine['mosquitto']}; "
+        f"`{machine['command']}`: {load.seconds:g} s a measurement after {load.warmup:g} s of warm-up, {load.payload}-byte "
+        f"payloads, {load.connections} publishing connection{'s' if load.connections > 1 else ''}, "
+        f"{load.topics} topics, a window of {load.window} unacknowledged messages.",
+        table(figures),
+        f"![messages per second, latency and CPU time of the three systems]({plot})",
+        "## Against what is demanded",
+        bound_table(bounds(figures)),
+        "## The tools alone",
+        "Generator straight into the counter: neither is the limit of any row above.",
+        direct_table(figures),
+    ]
+    strangers = figures.strangers()
+    if strangers > STRANGERS_DOUBTFUL:
+        parts.insert(1, f"**Other programs took {strangers:.2f} of a core while this was measured: read it as a sketch.**")
+    faults = [f"- {NAMES[r.system]}, QoS {r.qos}{_at(r.rate)}: {r.error}" for r in figures.all if r.error]
+    if faults:
+        parts += ["## What went wrong", "\n".join(faults)]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(figures: Figures) -> str:
+    head = ["", "QoS", "messages/s", "× Mosquitto", "CPU s per million", "× Mosquitto", "peak RSS MiB"]
+    head += [f"p50 / p99 ms at {rate:,}/s" for rate in LATENCY_RATES]
+    head += ["lost", "doubled", "out of order"]
+    rows = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for system in ("spark", "inline", PEER):
+        for qos in range(3):
+            result = figures.find(system, qos)
+            if result is not None:
+                rows.append([NAMES[system], str(qos), *_cells(figures, result)])
+    return _markdown(rows)
+
+
+def _cells(figures: Figures, result: Result) -> list[str]:
+    if not result.arrived:
+        return ["failed", *["–"] * 8]
+    rate = figures.ratio(result.system, result.qos, lambda found: found.per_second)
+    cpu = figures.ratio(result.system, result.qos, lambda found: found.cpu_per_million)
+    return [
+        f"{result.per_second:,.0f}", _number(rate), _number(result.cpu_per_million, 1), _number(cpu),
+        f"{(result.peak_rss or 0) / 2**20:,.0f}",
+        *(_latency(figures.find(result.system, result.qos, at)) for at in LATENCY_RATES),
+        f"{result.lost:,}", f"{result.doubled:,}", f"{result.reordered:,}",
+    ]
+
+
+def _latency(result: Result | None) -> str:
+    if result is None:
+        return ""
+    if result.p50_ms is None:
+        return "failed"
+    return f"{_milliseconds(result.p50_ms)} / {_milliseconds(result.p99_ms or 0.0)}"
+
+
+def bound_table(found: list[Bound]) -> str:
+    answer = {True: "reached", False: "**not reached**", None: "–"}
+    rows = [["what", "demanded", "measured", ""], ["---", "---", "---:", "---"]]
+    rows += [[bound.what, bound.demanded, bound.shown, answer[bound.reached]] for bound in found]
+    return _markdown(rows)
+
+
+def direct_table(figures: Figures) -> str:
+    rows = [["QoS", "messages/s", "lost"], ["---:", "---:", "---:"]]
+    for qos in range(3):
+        result = figures.find("direct", qos)
+        if result is not None:
+            rows.append([str(qos), f"{result.per_second:,.0f}", f"{result.lost:,}"])
+    return _markdown(rows)
+
+
+def summary(result: Result) -> str:
+    """One line for the terminal."""
+    where = f"{result.system:9} QoS {result.qos}{_at(result.rate):12}"
+    if not result.arrived:
+        return f"{where} failed: {result.error}"
+    latency = f"p50 {_milliseconds(result.p50_ms or 0.0)} p99 {_milliseconds(result.p99_ms or 0.0)} ms"
+    cpu = f", {result.cpu_per_million:.1f} CPU s/million" if result.cpu_per_million is not None else ""
+    memory = f", {result.peak_rss / 2**20:.0f} MiB" if result.peak_rss is not None else ""
+    wrong = f", lost {result.lost:,}" if result.lost else ""
+    wrong += f", doubled {result.doubled:,}" if result.doubled else ""
+    wrong += f", out of order {result.reordered:,}" if result.reordered else ""
+    wrong += f", {result.error}" if result.error else ""
+    return f"{where} {result.per_second:>11,.0f}/s, {latency}{cpu}{memory}{wrong}"
+
+
+def _at(rate: int) -> str:
+    return f" at {rate:,}/s" if rate else ""
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
+
+
+def _markdown(rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+

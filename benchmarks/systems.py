@@ -1,0 +1,165 @@
+"""The systems under test: each takes MQTT on a port of its own and forwards `bench/#` to the counter, or says why not."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from benchmarks.board import Board, Slot
+from benchmarks.usage import tree
+
+READY_SECONDS = 180.0
+STOP_SECONDS = 30.0
+
+
+class NotStarted(Exception):
+    """The system under test did not come up."""
+
+
+@dataclass(frozen=True)
+class System:
+    name: str
+    port: int          # where the generator connects
+    root: int | None   # the process whose tree is measured; None: nothing is between generator and counter
+    log: Path | None
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def await_true(what: str, check: Callable[[], bool], child: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not check():
+        if child.poll() is not None:
+            raise NotStarted(f"ended with {child.returncode} before {what}: {tail(log)}")
+        if time.monotonic() > deadline:
+            raise NotStarted(f"{what}: not within {READY_SECONDS:.0f} s: {tail(log)}")
+        time.sleep(0.05)
+
+
+def tail(log: Path) -> str:
+    return " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as sock:
+        return sock.connect_ex(("127.0.0.1", port)) == 0
+
+
+def is_ready(console_port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{console_port}/api/v1/health/readiness", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False   # not listening yet, or 503 with reasons
+
+
+@contextlib.contextmanager
+def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The command as a child; on the way out it is asked to stop, and what is left of its tree is killed by pid."""
+    with log.open("wb") as output:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield child
+    finally:
+        family = tree(child.pid)
+        child.terminate()
+        try:
+            child.wait(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            print(f"{command[0]} did not stop within {STOP_SECONDS:.0f} s and is killed", file=sys.stderr)
+            child.kill()
+            child.wait()
+        for pid in family[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def direct(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
+    """Nothing at all: what generator and counter can do between themselves."""
+    yield System("direct", counter_port, None, None)
+
+
+@contextlib.contextmanager
+def mosquitto(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
+    program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
+    if not Path(program).exists():
+        raise NotStarted("no mosquitto on this machine: apt-get install mosquitto")
+    port = free_port()
+    file = folder / "mosquitto.conf"
+    log = folder / "mosquitto.log"
+    file.write_text(MOSQUITTO.format(port=port, counter_port=counter_port))
+    with running([program, "-c", str(file)], log) as child:
+        await_true("its listener accepts", lambda: accepts(port), child, log)
+        await_true("its bridge is connected", lambda: board.get(Slot.CONNECTED) > 0, child, log)
+        yield System("mosquitto", port, child.pid, log)
+
+
+# The settings that suit Mosquitto best: nothing on disk, no limit at which it drops, no window that makes it wait.
+MOSQUITTO = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+sys_interval 0
+log_dest stderr
+log_type error
+log_type warning
+set_tcp_nodelay true
+max_inflight_messages 1000
+max_queued_messages 0
+connection bench
+address 127.0.0.1:{counter_port}
+bridge_protocol_version mqttv50
+try_private false
+notifications false
+cleansession true
+restart_timeout 1
+topic bench/# out 2
+"""
+
+
+def node(engine: str) -> Callable[[int, Board, Path], contextlib.AbstractContextManager[System]]:
+    """Our node with one push route, in memory, by this engine."""
+
+    @contextlib.contextmanager
+    def start(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
+        program = Path(sys.executable).with_name("bridgehead")
+        port, console = free_port(), free_port()
+        file = folder / f"{engine}.yaml"
+        log = folder / f"{engine}.log"
+        file.write_text(yaml.safe_dump({
+            "node": "bench",
+            "dataDir": str(folder / f"{engine}-data"),
+            "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": port}],
+            "console": {"host": "127.0.0.1", "port": console},
+            "persistence": {"mode": "in-memory"},
+            "pipeline": {"engine": engine},
+            "bridges": [{
+                "id": "bench", "host": "127.0.0.1", "port": counter_port,
+                "localSubscriptions": [{"filters": ["bench/#"], "destination": None, "maxQoS": 2}],
+            }],
+        }))
+        with running([str(program), "run", "-c", str(file)], log) as child:
+            await_true("it is ready", lambda: is_ready(console), child, log)
+            await_true("its bridge is connected", lambda: board.get(Slot.CONNECTED) > 0, child, log)
+            yield System(engine, port, child.pid, log)
+
+    return start
+
+
+STARTERS = {"direct": direct, "mosquitto": mosquitto, "inline": node("inline"), "spark": node("spark")}
