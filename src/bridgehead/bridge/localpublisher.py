@@ -43,8 +43,7 @@ class LocalPublisher:
         expiry = remaining_expiry(batch, now_us())
         if expiry is not None:
             over = expiry == 0
-            self._outbox.acknowledge(seqs[over], delivered=False)
-            self._outbox.drop_counted("expired", int(over.sum()))
+            self._outbox.drop(seqs[over], "expired")
             batch, expiry, seqs = batch.filter(pa.array(~over)), expiry[~over], seqs[~over]
         if len(seqs):
             self._publish(_wire_rows(batch, expiry))

@@ -408,8 +408,7 @@ class Uplink:
     def _account(self, forwarder: Forwarder, out: Outgoing, link: Link) -> None:
         for reason, seqs in (("expired", out.expired), ("too-large", out.oversized)):
             if len(seqs):
-                forwarder.outbox.acknowledge(seqs, delivered=False)
-                forwarder.outbox.drop_counted(reason, len(seqs))
+                forwarder.outbox.drop(seqs, reason)
         if len(out.unacknowledged):
             self._in_socket.append((link.written, forwarder, out.unacknowledged))
 
@@ -448,9 +447,8 @@ class Uplink:
             outbox = self._forwarders[rows.owner].outbox
             outbox.acknowledge(rows.delivered)
             if len(rows.refused):
-                outbox.acknowledge(rows.refused, delivered=False)
-                for reason in rows.reasons:
-                    outbox.drop_counted(f"refused-{int(reason):#04x}", 1)
+                for reason in np.unique(rows.reasons):
+                    outbox.drop(rows.refused[rows.reasons == reason], f"refused-{int(reason):#04x}")
                 log.warning("bridge %s: the remote refused %d messages", self.rule.bridge, len(rows.refused))
         self.wake()
 

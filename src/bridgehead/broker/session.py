@@ -64,7 +64,7 @@ class ClientSession:
         if not self.connected:
             wire_qos = batch.column("wire_qos").to_numpy(zero_copy_only=False)
             if not wire_qos.all():
-                self.outbox.drop_counted("offline-qos0", int((wire_qos == 0).sum()))
+                self.outbox.refuse("offline-qos0", int((wire_qos == 0).sum()))
                 batch = batch.take(np.flatnonzero(wire_qos))
                 if batch.num_rows == 0:
                     return
@@ -87,8 +87,7 @@ class ClientSession:
             self.outbox.acknowledge(out.unacknowledged)
             for reason, seqs in (("expired", out.expired), ("too-large", out.oversized)):
                 if len(seqs):
-                    self.outbox.acknowledge(seqs, delivered=False)
-                    self.outbox.drop_counted(reason, len(seqs))
+                    self.outbox.drop(seqs, reason)
 
     def acked(self, acks: npt.NDArray[np.int64], now_us: int) -> None:
         if self._sender is None or self._link is None:
@@ -99,8 +98,7 @@ class ClientSession:
             self.outbox.acknowledge(rows.delivered)
             if len(rows.refused):
                 # A subscriber that refuses a message has had it [MQTT-4.4.0-2]: it is not sent again.
-                self.outbox.acknowledge(rows.refused, delivered=False)
-                self.outbox.drop_counted("refused", len(rows.refused))
+                self.outbox.drop(rows.refused, "refused")
         self.pump(now_us)
 
     def _identifiers_at(self, seq: int) -> tuple[int, ...]:

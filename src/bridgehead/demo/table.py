@@ -39,7 +39,7 @@ def table(
 
 def _in_journal(route: dict[str, Any]) -> int:
     admitted = route["received"] - sum(route["droppedBefore"].values())
-    return int(admitted - route["entered"] - route["dropped"].get("queue-full", 0))
+    return int(admitted - route["entered"])
 
 
 def _latency(arrivals: Arrivals) -> str:

@@ -54,9 +54,10 @@ class Outbox:
         self.cursor = 0  # no row below this is waiting
         self._touched = 0  # no row from here on was ever polled
         self.weight = 0
+        # entered = delivered + dropped + depth, at any moment
         self.entered = 0
         self.delivered = 0
-        self.dropped: dict[str, int] = {}
+        self.dropped: dict[str, int] = {}  # by reason
         self.on_waiting: Callable[[], None] = lambda: None
 
     @property
@@ -77,7 +78,7 @@ class Outbox:
         """Add OUTBOX rows to the write; beyond the limit the newest are dropped and counted. Returns how many entered."""
         room = self._room(batch.num_rows)
         if room < batch.num_rows:
-            self.drop_counted("queue-full", batch.num_rows - room)
+            self.refuse("queue-full", batch.num_rows - room)
             batch = batch.slice(0, room)
         self.entered += batch.num_rows
         if batch.num_rows:
@@ -101,8 +102,10 @@ class Outbox:
         if self.has_waiting:
             self.on_waiting()
 
-    def drop_counted(self, reason: str, rows: int) -> None:
-        self.dropped[reason] = self.dropped.get(reason, 0) + rows
+    def refuse(self, reason: str, rows: int) -> None:
+        """So many rows came here and are not kept: they count as entered, and as dropped."""
+        self.entered += rows
+        self._count_dropped(reason, rows)
 
     def poll(self, max_rows: int, max_bytes: int = POLL_BYTES) -> Polled | None:
         """Mark and return the next consecutive waiting rows of one batch, oldest first; one row at least."""
@@ -140,11 +143,17 @@ class Outbox:
             position += count
         return concat(pieces)
 
-    def acknowledge(self, seqs: Seqs, *, delivered: bool = True) -> None:
-        """These rows are done and leave the outbox; a number that is not marked (any more) is ignored."""
-        done = self._set(seqs, MARKED, DONE)
-        if delivered:
-            self.delivered += done
+    def acknowledge(self, seqs: Seqs) -> None:
+        """These rows are delivered and leave the outbox; a number that is not marked (any more) is ignored."""
+        self.delivered += self._set(seqs, MARKED, DONE)
+
+    def drop(self, seqs: Seqs, reason: str) -> None:
+        """These rows will never be delivered: they leave the outbox, counted by their reason."""
+        self._count_dropped(reason, self._set(seqs, MARKED, DONE))
+
+    def _count_dropped(self, reason: str, rows: int) -> None:
+        if rows:
+            self.dropped[reason] = self.dropped.get(reason, 0) + rows
 
     def reset(self, seqs: Seqs) -> None:
         """These rows were not delivered: waiting again, in their old place."""

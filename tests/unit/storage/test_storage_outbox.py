@@ -112,3 +112,100 @@ def test_acknowledgements_survive_landing_after_a_reset(queue: Queue) -> None:
     queue.land(2)
     assert queue.outbox.depth == 2 * FAN - 2
     assert queue.poll_all() == [0, 2 * FAN - 2, 2 * FAN - 1]
+
+
+def held(queue: Queue) -> bool:
+    """DESIGN 13: entered = delivered + dropped + what is here."""
+    outbox = queue.outbox
+    return outbox.entered == outbox.delivered + sum(outbox.dropped.values()) + outbox.depth
+
+
+def test_rows_beyond_the_limit_are_dropped_counted_and_still_add_up() -> None:
+    queue = Queue(max_rows=3)
+    assert queue.land(2) == 2
+    assert queue.land(3) == 1
+    assert queue.outbox.dropped == {"queue-full": 2}
+    assert queue.outbox.entered == 5
+    assert held(queue)
+    assert queue.poll_all() == [0, 1, 2]
+
+
+def test_room_comes_back_as_rows_are_done() -> None:
+    queue = Queue(max_rows=3)
+    queue.land(3)
+    queue.poll()
+    queue.outbox.acknowledge(seqs(0, 2))
+    assert queue.land(3) == 2
+    assert held(queue)
+    assert queue.poll_all() == [3, 4]
+
+
+def test_an_outbox_with_too_many_bytes_takes_nothing_until_they_leave() -> None:
+    queue = Queue(max_bytes=10_000)
+    queue.land(1, topic="t" * 10_000)
+    assert queue.land(1) == 0
+    queue.poll()
+    queue.outbox.acknowledge(seqs(0))
+    assert queue.outbox.weight == 0
+    assert queue.land(1) == 1
+    assert held(queue)
+
+
+def test_a_row_that_never_goes_is_dropped_with_its_reason(queue: Queue) -> None:
+    queue.land(3)
+    queue.poll()
+    queue.outbox.drop(seqs(1), "expired")
+    queue.outbox.acknowledge(seqs(0))
+    assert (queue.outbox.delivered, queue.outbox.dropped, queue.outbox.depth) == (1, {"expired": 1}, 1)
+    assert held(queue)
+
+
+def test_no_row_is_counted_twice(queue: Queue) -> None:
+    queue.land(1)
+    queue.poll()
+    queue.outbox.acknowledge(seqs(0))
+    queue.outbox.acknowledge(seqs(0))
+    queue.outbox.drop(seqs(0), "expired")
+    assert (queue.outbox.delivered, queue.outbox.dropped) == (1, {})
+
+
+def test_rows_that_are_refused_before_they_enter_count_as_entered_and_dropped(queue: Queue) -> None:
+    queue.outbox.refuse("offline-qos0", 4)
+    assert queue.outbox.entered == 4
+    assert held(queue)
+
+
+def test_a_poll_is_bounded_in_bytes_but_hands_out_one_row_at_least(queue: Queue) -> None:
+    changes = Changes()
+    queue.outbox.land(changes, outbox_rows(*[{"payload": bytes(400_000)}] * 5, {"payload": bytes(3_000_000)}))
+    queue.engine.write(changes)
+    queue.outbox.landed()
+    sizes = []
+    while (polled := queue.outbox.poll(100)) is not None:
+        sizes.append(polled.rows)
+    assert sizes == [2, 2, 1, 1]
+
+
+def test_a_poll_stops_at_a_row_that_is_already_taken(queue: Queue) -> None:
+    queue.land(6)
+    queue.poll()
+    queue.outbox.reset(seqs(0, 1, 4))
+    assert queue.poll() == [0, 1]
+    assert queue.poll() == [4]
+    assert queue.poll() == []
+
+
+def test_rows_come_back_by_number_in_the_order_asked_for(queue: Queue) -> None:
+    for _ in range(3):
+        queue.land(2)
+    assert numbers(queue.outbox.rows(seqs(5, 0, 3, 2))) == [5, 0, 3, 2]
+
+
+def test_a_batch_whose_rows_are_all_done_leaves_the_engine(queue: Queue) -> None:
+    queue.land(2)
+    queue.land(2)
+    queue.poll_all()
+    queue.outbox.acknowledge(seqs(0, 1, 2))
+    assert list(queue.engine.numbers(("outbox", "r"))) == [2]
+    queue.outbox.acknowledge(seqs(3))
+    assert list(queue.engine.numbers(("outbox", "r"))) == []
