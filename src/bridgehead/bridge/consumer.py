@@ -67,6 +67,8 @@ class Consumer:
         for plan, chosen in self._plans.groups(batch.column("topic")):
             if plan.identifier:
                 chosen = self._without_copies(rows, plan.identifier, chosen)
+                if not len(chosen):
+                    continue
             if chosen is None:
                 part, part_times, part_clients = batch, times, clients
             else:
