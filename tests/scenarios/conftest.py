@@ -8,6 +8,7 @@ import pytest
 
 from scenarios.world import World
 from support.mosquitto import Mosquitto
+from support.node import NodeProcess
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +39,11 @@ ENGINES = [pytest.param("spark", marks=pytest.mark.spark), "inline"]
 @pytest.fixture(params=ENGINES)
 def world(request: pytest.FixtureRequest, world_of: Callable[[str], World]) -> World:
     return world_of(request.param)
+
+
+@pytest.fixture(scope="session")
+def plain_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node without bridges: a broker."""
+    node = NodeProcess(tmp_path_factory.mktemp("plain"), {"pipeline": {"engine": "inline"}}).start()
+    yield node
+    node.stop()

@@ -137,12 +137,18 @@ class NodeProcess:
         until(
             lambda: all(b["state"] == "connected" and b["subscribed"] for b in self.status()["bridges"].values()),
             "all bridges are connected",
-            detail=lambda: (self.status()["bridges"], self.log()),
+            detail=lambda: f"{self.status()['bridges']}\n{self.log()}",
         )
 
     def wait_drained(self) -> None:
         """Nothing waits or is on its way in any route."""
-        until(self._is_drained, "everything has left the node", detail=lambda: (self.status(), self.log()))
+        until(self._is_drained, "everything has left the node", detail=lambda: f"{self._left()}\n{self.log()}")
+
+    def _left(self) -> dict[str, Any]:
+        """What is on its way, and why it may be stuck."""
+        status = self.status()
+        routes = {name: route for name, route in status["routes"].items() if route["depth"]}
+        return {"journal": status["journal"], "pipeline": status["pipeline"], "routes": routes}
 
     def _is_drained(self) -> bool:
         status = self.status()
