@@ -43,6 +43,9 @@ class Link(asyncio.BufferedProtocol):
         self._large: Buffer | None = None  # its own buffer when it is larger than the shared one
         self._filled = 0  # how much of _large holds data
         self._written = 0  # bytes ever handed to the transport
+        self._taken = 0  # how many of them the kernel had taken when we last looked
+        self._closing = False
+        self._ended = False  # nothing that is still in our write buffer will reach the peer
         self.opened = False
         self.writable = True
         self.reading = True
@@ -56,9 +59,18 @@ class Link(asyncio.BufferedProtocol):
         self._owner.link_opened()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if exc is None and not self._ended:
+            self._taken = self._written  # a close that ran dry
+        # Otherwise the buffer was thrown away before we were told: what we saw last is what we know.
+        self._closing = self._ended = True
         self.writable = False
         self._transport = None
         self._owner.link_closed(exc)
+
+    def eof_received(self) -> None:
+        """The peer has ended: the transport closes, and what it may still push out finds nobody."""
+        self._look()
+        self._ended = True
 
     def get_buffer(self, sizehint: int) -> Any:
         if self._large is not None:
@@ -93,9 +105,10 @@ class Link(asyncio.BufferedProtocol):
 
     def write(self, data: Any) -> None:
         """Hand bytes over; they are gone for good only when ``taken`` has passed them."""
-        if self._transport is not None and len(data):
+        if self._transport is not None and not self._closing and len(data):
             self._written += len(data)
             self._transport.write(data)
+            self._look()
 
     @property
     def written(self) -> int:
@@ -104,7 +117,12 @@ class Link(asyncio.BufferedProtocol):
     @property
     def taken(self) -> int:
         """How many of the bytes ever written the kernel has taken."""
-        return self._written - (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+        self._look()
+        return self._taken
+
+    def _look(self) -> None:
+        if self._transport is not None and not self._ended:
+            self._taken = self._written - self._transport.get_write_buffer_size()
 
     @property
     def peer(self) -> str:
@@ -115,8 +133,10 @@ class Link(asyncio.BufferedProtocol):
         self.writable = False
 
     def resume_writing(self) -> None:
-        self.writable = True
-        self._owner.link_writable()
+        self._look()
+        if not self._closing:
+            self.writable = True
+            self._owner.link_writable()
 
     def pause_reading(self) -> None:
         if self.reading and self._transport is not None:
@@ -131,9 +151,12 @@ class Link(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close after what was written has left."""
         if self._transport is not None:
+            self._closing, self.writable = True, False
             self._transport.close()
 
     def abort(self) -> None:
         """Close at once; what the kernel has not taken is not sent."""
         if self._transport is not None:
+            self._look()
+            self._closing, self._ended, self.writable = True, True, False
             self._transport.abort()
