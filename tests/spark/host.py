@@ -71,7 +71,7 @@ class Host:
         self.gate = Gate(self.engine, self.journal, self.outboxes)
         self._moved = asyncio.Event()
         self.gate.on_commit = lambda log: self._moved.set()
-        self.service = Service(self.gate, self.journal.logs, "plant", {route: "cloud" for route in routes})
+        self.service = Service(self.gate, self.journal.logs, "plant", dict.fromkeys(routes, "cloud"))
         self.rules = tuple(RouteRules(route, destination="cloud/{#}") for route in routes)
         settings = PipelineSettings(
             data_dir, self.rules, master=master, conf=conf or {}, max_rows=max_rows, max_bytes=max_bytes

@@ -51,7 +51,12 @@ class NodeClient:
         answer = self._call(Action.PLANNED, log=log)
         return answer["start"], answer["end"]
 
-    def commit(self, log: str, start: int, end: int, parts: list[dict[str, Any]]) -> bool:
+    def finish(self, log: str, start: int, end: int, parts: list[dict[str, Any]]) -> None:
+        """This task has staged everything of its range, as these parts."""
+        self._call(Action.FINISH, log=log, start=start, end=end, parts=parts)
+
+    def commit(self, log: str, start: int, end: int, parts: list[dict[str, Any]] | None = None) -> bool:
+        """Make staged parts outbox rows: these, or by default those of the tasks that finished the range."""
         return bool(self._call(Action.COMMIT, log=log, start=start, end=end, parts=parts)["moved"])
 
     def release(self, log: str, end: int) -> None:
@@ -65,9 +70,9 @@ class NodeClient:
         for chunk in self._read(Form.MESSAGES, incarnation, log, start, end):
             yield chunk.data
 
-    def read_stored(self, incarnation: str, log: str, start: int, end: int) -> Iterator[tuple[int, Batch]]:
-        """The rows of [start, end) as the journal keeps them, each batch with the offset of its first row."""
-        for chunk in self._read(Form.STORED, incarnation, log, start, end):
+    def read_routed(self, incarnation: str, log: str, start: int, end: int) -> Iterator[tuple[int, Batch]]:
+        """The rows of [start, end) with what the rules need, each batch with the offset of its first row."""
+        for chunk in self._read(Form.ROUTED, incarnation, log, start, end):
             yield int(chunk.app_metadata.to_pybytes()), chunk.data
 
     def stage(self, log: str, part: str, batches: list[Batch]) -> None:

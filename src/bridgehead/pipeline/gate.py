@@ -61,7 +61,12 @@ class QueryStats:
 class _Query:
     planned: tuple[int, int] | None = None
     staged: dict[str, Staged] = field(default_factory=dict)
+    finished: dict[int, tuple[int, list[Part]]] = field(default_factory=dict)  # by its start: a task's range and parts
     stats: QueryStats = field(default_factory=QueryStats)
+
+    def forget(self, planned: tuple[int, int] | None) -> None:
+        """What was staged is of no use any more."""
+        self.planned, self.staged, self.finished = planned, {}, {}
 
     @property
     def staged_bytes(self) -> int:
@@ -90,7 +95,7 @@ class Gate:
         """A new driver starts: whatever an older one staged is forgotten."""
         self.epoch += 1
         for query in self._queries.values():
-            query.planned, query.staged = None, {}
+            query.forget(planned=None)
         return self.epoch
 
     def stats(self, log: str) -> QueryStats:
@@ -109,8 +114,7 @@ class Gate:
         What was staged before belongs to a batch that failed: it is forgotten, even if the range is the same.
         """
         self._log(epoch, name)
-        query = self._query(name)
-        query.planned, query.staged = (start, end), {}
+        self._query(name).forget(planned=(start, end))
 
     def planned(self, epoch: int, name: str) -> tuple[int, int]:
         self._log(epoch, name)
@@ -134,12 +138,32 @@ class Gate:
             raise RefusedError(f"more than {self._max_staged_bytes} bytes staged for {name}")
         query.staged[part] = staged
 
+    def finish(self, epoch: int, name: str, start: int, end: int, parts: list[Part]) -> None:
+        """A task has staged everything of [start, end); an attempt that comes later made the same rows and replaces it."""
+        self._log(epoch, name)
+        self._query(name).finished[start] = (end, parts)
+
+    def commit_finished(self, epoch: int, name: str, start: int, end: int) -> bool:
+        """Commit what finished tasks have staged; refused if their ranges do not cover [start, end) without a gap."""
+        log = self._log(epoch, name)
+        finished = self._query(name).finished
+        parts: list[Part] = []
+        position = start
+        while position < end and end > log.consumed:
+            if position not in finished:
+                raise RefusedError(f"no task of {name} has finished the range from {position}")
+            position, own = finished[position]
+            parts += own
+        if position > end:
+            raise RefusedError(f"a task of {name} finished beyond {end}")
+        return self.commit(epoch, name, start, end, parts)
+
     def commit(self, epoch: int, name: str, start: int, end: int, parts: Iterable[Part]) -> bool:
         """True if the rows are in the outboxes now, False if they were before; anything else is refused."""
         log = self._log(epoch, name)
         query = self._query(name)
         if end <= log.consumed:
-            query.staged = {}
+            query.forget(query.planned)
             return False
         if start != log.consumed:
             raise RefusedError(f"commit of [{start}, {end}) on {name}, which is consumed up to {log.consumed}")
@@ -152,7 +176,7 @@ class Gate:
                 raise RefusedError(f"part {part.name} is not what was announced")
             outputs += [(part.route, batch) for batch in staged.batches]
         self.land(log, end, outputs)
-        query.planned, query.staged = None, {}
+        query.forget(planned=None)
         return True
 
     def land(self, log: Log, end: int, outputs: list[tuple[str, Batch]]) -> None:

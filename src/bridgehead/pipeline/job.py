@@ -19,6 +19,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
+from bridgehead import clock
 from bridgehead.errors import StaleEpochError, StartError
 from bridgehead.pipeline import leash
 from bridgehead.pipeline.client import NodeClient, node_client
@@ -28,6 +29,9 @@ from bridgehead.pipeline.protocol import TOKEN_VARIABLE
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
 """Seconds between two starts of a query that fails, doubling from the first to the longest."""
+
+RAN_WELL: Final = 10.0
+"""A query that ran so many seconds had a good start: the next pause is the first again."""
 
 JVM_GONE: Final = 71
 STALE: Final = 72
@@ -46,9 +50,9 @@ class Driver:
         self._config = config
         self._node: NodeClient = node_client(config.address, config.epoch)
         self._work_dir = Path(config.data_dir) / "spark"
+        self._checkpoints = self._work_dir / "checkpoints"
         self._wake = threading.Event()
         self._stopping = False
-        self._committed = False  # the running query has moved rows: its next failure is a new one
         self._jvm: subprocess.Popen[bytes] | None = None
         self._spark: Any = None
 
@@ -60,7 +64,7 @@ class Driver:
         self._start_spark()
         pause = FIRST_PAUSE
         while not self._stopping:
-            self._committed = False
+            started = clock.monotonic()
             reason = self._run_query()
             if self._stopping:
                 break
@@ -69,7 +73,8 @@ class Driver:
             if StaleEpochError.__name__ in reason:
                 return self._end(STALE, reason)
             self._node.report("failed", reason)
-            pause = FIRST_PAUSE if self._committed else pause
+            if clock.monotonic() - started >= RAN_WELL:
+                pause = FIRST_PAUSE
             self._wake.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
         return 0
@@ -77,18 +82,17 @@ class Driver:
     def _start_spark(self) -> None:
         from pyspark.sql import SparkSession
 
-        from bridgehead.pipeline import jvm, sparkconf
-        from bridgehead.pipeline.source import JournalSource
+        from bridgehead.pipeline import jvm, query, sparkconf
 
         shutil.rmtree(self._work_dir, ignore_errors=True)
-        self._work_dir.mkdir(parents=True)
+        self._checkpoints.mkdir(parents=True)
         conf = sparkconf.spark_conf(self._config, self._work_dir)
         os.environ.setdefault("PYSPARK_PYTHON", conf["spark.pyspark.python"])
         log_config = sparkconf.write_log_config(Path(self._config.data_dir), self._work_dir)
         self._jvm = jvm.start(self._config.java_home, conf, log_config, self._work_dir)
         threading.Thread(target=self._watch_jvm, name="jvm", daemon=True).start()
         self._spark = SparkSession.builder.getOrCreate()
-        self._spark.dataSource.register(JournalSource)
+        query.register(self._spark)
         self._tasks = sparkconf.tasks_of(self._config.master, conf)
 
     def _run_query(self) -> str:
@@ -116,35 +120,13 @@ class Driver:
         return ended[0] if ended else "the JVM is gone"
 
     def _start_query(self) -> Any:
-        from bridgehead.pipeline.source import FORMAT
-        from bridgehead.pipeline.task import MANIFEST_DDL, StageRows
+        from bridgehead.pipeline import query, sparkconf
 
-        config = self._config
-        options = {
-            "address": config.address,
-            "epoch": str(config.epoch),
-            "log": config.log,
-            "max_rows": str(config.max_rows),
-            "max_bytes": str(config.max_bytes),
-            "tasks": str(self._tasks),
-        }
-        stage = StageRows(config.address, config.epoch, config.log, config.rules)
-        rows = self._spark.readStream.format(FORMAT).options(**options).load()
-        # A stateless query begins at the consumed offset: what it wrote down before means nothing.
-        checkpoint = tempfile.mkdtemp(prefix=f"{config.epoch}-", dir=self._work_dir)
-        return (
-            rows.mapInArrow(stage.__call__, MANIFEST_DDL)
-            .writeStream.foreachBatch(self._commit)
-            .option("checkpointLocation", checkpoint)
-            .queryName(config.log)
-            .start()
-        )
-
-    def _commit(self, manifest: Any, batch_id: int) -> None:
-        parts = [row.asDict() for row in manifest.collect()]
-        start, end = self._node.planned(self._config.log)
-        self._node.commit(self._config.log, start, end, parts)
-        self._committed = True
+        # A query begins at the consumed offset: what an earlier one wrote down means nothing to it.
+        checkpoint = tempfile.mkdtemp(prefix=f"{self._config.epoch}-", dir=self._checkpoints)
+        if self._config.conf.get(sparkconf.MESSAGES_CONF) == "true":
+            return query.start_messages(self._spark, self._config, self._tasks, checkpoint, self._node)
+        return query.start_scan(self._spark, self._config, self._tasks, checkpoint)
 
     def _watch_jvm(self) -> None:
         assert self._jvm is not None

@@ -5,7 +5,8 @@
 | begin | epoch, log | incarnation and consumed offset |
 | latest | epoch, log, start, max_rows, max_bytes, wait | the offset a batch from start would end at |
 | plan, planned | epoch, log (, start, end) | the range of the running batch |
-| commit | epoch, log, start, end, parts | whether this commit moved the rows |
+| finish | epoch, log, start, end, parts | a task has staged everything of its range |
+| commit | epoch, log, start, end (, parts) | whether this commit moved the rows; without parts: those of finished tasks |
 | release | epoch, log, end | the reader never asks below end again |
 | report | epoch, state, reason | what the driver tells about itself |
 | do_get | ticket: epoch, incarnation, log, start, end, form | batches of the range |
@@ -18,8 +19,10 @@ import json
 from enum import StrEnum
 from typing import Any, Final, NoReturn
 
+import pyarrow as pa
 from pyarrow import flight
 
+from bridgehead.columns.schema import OUTBOX
 from bridgehead.errors import RefusedError, StaleEpochError
 
 TOKEN_HEADER: Final = "bridgehead-token"
@@ -39,16 +42,20 @@ class Action(StrEnum):
     LATEST = "latest"
     PLAN = "plan"
     PLANNED = "planned"
+    FINISH = "finish"
     COMMIT = "commit"
     RELEASE = "release"
     REPORT = "report"
 
 
 class Form(StrEnum):
-    """How the rows of a range travel: as the message table, or as the journal keeps them."""
+    """How the rows of a range travel: as the message table, or with what the rules need and no more."""
 
     MESSAGES = "messages"
-    STORED = "stored"
+    ROUTED = "routed"
+
+
+ROUTED: Final = pa.schema([field for field in OUTBOX if field.name != "wire_qos"] + [pa.field("route", pa.string())])
 
 
 _STALE: Final = b"stale-epoch"

@@ -19,12 +19,13 @@ import pyarrow as pa
 from pyarrow import flight
 
 from bridgehead.columns.batches import Batch, concat, message_rows
-from bridgehead.columns.schema import MESSAGE, OUTBOX, STORED
+from bridgehead.columns.schema import MESSAGE, OUTBOX
 from bridgehead.errors import RefusedError, StartError
 from bridgehead.pipeline.gate import Gate, Part, Staged
 from bridgehead.pipeline.protocol import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ROWS,
+    ROUTED,
     TOKEN_HEADER,
     Action,
     Form,
@@ -72,6 +73,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             Action.LATEST: self._latest,
             Action.PLAN: self._plan,
             Action.PLANNED: self._planned,
+            Action.FINISH: self._finish,
             Action.COMMIT: self._commit,
             Action.RELEASE: self._release,
             Action.REPORT: self._report,
@@ -111,9 +113,9 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             asked = unpack(ticket.ticket)
             form = Form(asked["form"])
             pieces = self._on_loop(self._read(asked))
-        make = self._message_rows if form is Form.MESSAGES else _stored_rows
+        make = self._message_rows if form is Form.MESSAGES else _routed_rows
         return flight.GeneratorStream(
-            MESSAGE if form is Form.MESSAGES else STORED,
+            MESSAGE if form is Form.MESSAGES else ROUTED,
             (make(first, batch) for first, batch in bounded(pieces)),
         )
 
@@ -173,9 +175,16 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         start, end = self._gate.planned(told["epoch"], told["log"])
         return {"start": start, "end": end}
 
-    async def _commit(self, told: dict[str, Any]) -> dict[str, Any]:
+    async def _finish(self, told: dict[str, Any]) -> dict[str, Any]:
         parts = [Part(**part) for part in told["parts"]]
-        return {"moved": self._gate.commit(told["epoch"], told["log"], told["start"], told["end"], parts)}
+        self._gate.finish(told["epoch"], told["log"], told["start"], told["end"], parts)
+        return {}
+
+    async def _commit(self, told: dict[str, Any]) -> dict[str, Any]:
+        of = told["epoch"], told["log"], told["start"], told["end"]
+        if told["parts"] is None:
+            return {"moved": self._gate.commit_finished(*of)}
+        return {"moved": self._gate.commit(*of, [Part(**part) for part in told["parts"]])}
 
     async def _release(self, told: dict[str, Any]) -> dict[str, Any]:
         self._gate.release(told["epoch"], told["log"], told["end"])
@@ -225,8 +234,11 @@ def _cut(first: int, batch: Batch) -> Iterator[tuple[int, Batch]]:
         yield first, batch
 
 
-def _stored_rows(first: int, batch: Batch) -> tuple[Batch, bytes]:
-    return batch, str(first).encode()
+def _routed_rows(first: int, batch: Batch) -> tuple[Batch, bytes]:
+    """Flight's streams of a generator carry no dictionaries: the route is spelled out."""
+    route = batch.column("route").dictionary_decode()
+    columns = [route if name == "route" else batch.column(name) for name in ROUTED.names]
+    return pa.RecordBatch.from_arrays(columns, schema=ROUTED), str(first).encode()
 
 
 class _Refusals:

@@ -1,4 +1,4 @@
-"""The journal as a Spark streaming source.
+"""The journal as a Spark streaming source: a log as the message table, what a transform sees as ``messages``.
 
 Offsets are {"incarnation": ..., "offset": n}. A new query begins at the consumed offset; its checkpoint is disposable.
 The reader lives in one process beside the driver, ``read`` runs in tasks: it is stateless and asks the node for its own
@@ -7,7 +7,7 @@ range.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -20,12 +20,10 @@ from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import MESSAGE_DDL
 from bridgehead.pipeline.client import NodeClient, node_client
 
-FORMAT: Final = "bridgehead"
-
 MIN_ROWS_PER_TASK: Final = 2_000
 """Below this a second task costs more than it saves."""
 
-WAIT: Final = 0.5
+WAIT: Final = 2.0
 """Seconds that a look for new rows waits at the node, instead of coming back every few milliseconds."""
 
 Offset = dict[str, Any]
@@ -40,24 +38,10 @@ class JournalRange(InputPartition):  # type: ignore[misc]
     end: int
 
 
-class JournalSource(DataSource):  # type: ignore[misc]
-    """Options: address, epoch, log, max_rows, max_bytes, tasks."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> str:
-        return MESSAGE_DDL
-
-    def streamReader(self, schema: StructType) -> JournalReader:
-        return JournalReader(dict(self.options))
-
-
 class JournalReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Plans batches of one log."""
+    """Plans batches of one log. Options: address, epoch, log, max_rows, max_bytes, tasks."""
 
-    def __init__(self, options: dict[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str]) -> None:
         self._address = options["address"]
         self._epoch = int(options["epoch"])
         self._log = options["log"]
@@ -95,8 +79,22 @@ class JournalReader(DataSourceStreamReader):  # type: ignore[misc]
         self._node.release(self._log, end["offset"])
 
 
+class JournalSource(DataSource):  # type: ignore[misc]
+    """``spark.readStream.format("bridgehead")``"""
+
+    @classmethod
+    def name(cls) -> str:
+        return "bridgehead"
+
+    def schema(self) -> str:
+        return MESSAGE_DDL
+
+    def streamReader(self, schema: StructType) -> JournalReader:
+        return JournalReader(self.options)
+
+
 def split(start: int, end: int, tasks: int) -> list[tuple[int, int]]:
-    """[start, end) in at most so many contiguous ranges of about the same size, none without need below the minimum."""
+    """[start, end) in at most so many contiguous ranges of about the same size, none needlessly below the minimum."""
     count = max(1, min(tasks, (end - start) // MIN_ROWS_PER_TASK))
     bounds = [start + (end - start) * i // count for i in range(count + 1)]
     return list(pairwise(bounds))

@@ -13,6 +13,9 @@ from typing import Final
 
 from bridgehead.pipeline.jobconfig import JobConfig
 
+MESSAGES_CONF: Final = "spark.bridgehead.messages"
+"""Set to true, a log without a transform also takes the way through the message table."""
+
 TASK_ATTEMPTS: Final = 4
 """Local masters fail a job at the first lost task unless told otherwise; a killed worker is only a task to repeat."""
 
@@ -33,6 +36,14 @@ appender.file.policies.size.size = 10MB
 appender.file.strategy.type = DefaultRolloverStrategy
 appender.file.strategy.max = 3
 """
+
+
+_FEW_ROWS: Final = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For a JVM that plans and schedules but sees next to no rows: compiling for speed costs more than it ever gives."""
 
 
 def master_of(master: str) -> str:
@@ -68,11 +79,16 @@ def spark_conf(config: JobConfig, work_dir: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.ui.explainMode": "simple",
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
     }
+    if config.conf.get(MESSAGES_CONF) != "true":
+        ours |= _FEW_ROWS
     if _LOCAL.match(config.master):
         ours |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     return ours | config.conf

@@ -1,7 +1,7 @@
 """What a Spark task does with its rows: the rules of each route, then stage the result at the node.
 
-Only a manifest goes back to the driver: one row for each staged part. Rows of one route stay in journal order: a task's
-rows are a contiguous range, its parts carry the offset of their first row, and the node joins parts by it.
+What is staged is listed in a manifest, one entry a part. Rows of one route stay in journal order: a task's rows are a
+contiguous range, its parts carry the offset of their first row, and the node joins parts by it.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Stager:
             if pending.size >= MAX_PART_BYTES:
                 self._stage(route)
 
-    def finish(self) -> Batch:
+    def finish(self) -> list[dict[str, Any]]:
         """Stage what is left; the manifest of all."""
         for route in list(self._pending):
             self._stage(route)
-        return pa.RecordBatch.from_pylist(self._manifest, schema=MANIFEST)
+        return self._manifest
 
     def _stage(self, route: str) -> None:
         pending = self._pending.pop(route)
@@ -92,15 +92,15 @@ class StageRows:
 
     def __call__(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         stager = Stager(
-            node_client(self.address, self.epoch), self.log, _task_name(), {rules.route: rules for rules in self.rules}
+            node_client(self.address, self.epoch), self.log, task_name(), {rules.route: rules for rules in self.rules}
         )
         for batch in batches:
             if batch.num_rows:
                 stager.add(batch, batch.column("journal_offset")[0].as_py())
-        yield stager.finish()
+        yield pa.RecordBatch.from_pylist(stager.finish(), schema=MANIFEST)
 
 
-def _task_name() -> str:
+def task_name() -> str:
     """Names one attempt of one task of one batch, so that two attempts never share a part."""
     from pyspark import TaskContext
 
