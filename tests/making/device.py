@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from making.packets import split
-from making.transport import FakeTransport
-
 from bridgehead.broker.broker import Broker
 from bridgehead.wire.encode import encode
 from bridgehead.wire.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
+from making.packets import split
+from making.transport import FakeTransport
 
 P = TypeVar("P")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from making.device import Device, turn
-from making.house import House
-
 from bridgehead.wire.encode import encode
 from bridgehead.wire.packets import Disconnect, Puback, Publish
+from making.device import Device, turn
+from making.house import House
 
 
 async def test_what_a_client_sends_behind_its_disconnect_is_never_taken(house: House) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from making.transport import FakeTransport
 
 from bridgehead.link.link import READ_SIZE, WRITE_HIGH, Buffer, Link
 from bridgehead.session.stream import PacketStream
@@ -16,6 +15,7 @@ from bridgehead.wire.encode import encode
 from bridgehead.wire.intake import Intake, ScanResult
 from bridgehead.wire.kernels_columns import to_columns
 from bridgehead.wire.packets import Packet, Pingreq, Publish, Subscribe, Subscription
+from making.transport import FakeTransport
 
 
 class Owner:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from making.rows import numbered, numbers, stored_rows
 
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.segments import FAN, SMALL_ROWS
+from making.rows import numbered, numbers, stored_rows
 
 MANY, MUCH = 1_000_000, 1 << 30
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making.rows import numbered, numbers, outbox_rows
 
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
 from bridgehead.storage.segments import FAN
+from making.rows import numbered, numbers, outbox_rows
 
 
 class Queue:
