@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -48,12 +48,34 @@ def column_data(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.
 
 
 def weight(batch: Batch) -> int:
-    """Bytes a batch stands for in limits: its topics and payloads plus a fixed cost a row."""
-    total: int = 64 * batch.num_rows
-    for name in ("topic", "payload"):
-        ends, _ = column_data(batch.column(name))
-        total += int(ends[-1] - ends[0]) if batch.num_rows else 0
+    """Bytes a batch stands for in limits: what its messages bring plus a fixed cost a row."""
+    rows: int = batch.num_rows
+    return 64 * rows + sum(int(ends[-1] - ends[0]) for ends in _text_ends(batch)) if rows else 0
+
+
+def row_ends(batch: Batch) -> npt.NDArray[np.int64]:
+    """How many bytes the leading 0, 1, 2 ... rows bring: topics, payloads, properties."""
+    total = np.zeros(batch.num_rows + 1, np.int64)
+    if batch.num_rows:
+        for ends in _text_ends(batch):
+            total += ends - ends[0]
     return total
+
+
+def _text_ends(batch: Batch) -> Iterator[npt.NDArray[np.int32]]:
+    """The offsets by row (rows + 1) of every column that holds text or bytes; columns without any are left out."""
+    for name in ("topic", "payload"):
+        yield column_data(batch.column(name))[0]
+    for name in ("content_type", "response_topic", "correlation_data"):
+        column = batch.column(name)
+        if column.null_count < len(column):
+            yield column_data(column)[0]
+    lists = batch.column("user_properties")
+    first, last = list_bounds(lists)
+    if first < last:
+        offsets = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1]
+        for part in (0, 1):
+            yield column_data(lists.values.field(part))[0][offsets]
 
 
 def checksum(batches: list[Batch]) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, column_data, concat
+from bridgehead.columns.batches import Batch, concat, row_ends
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.segments import Segment, Segments
 
@@ -196,6 +196,5 @@ class Outbox:
 
 
 def _rows_within(batch: Batch, max_bytes: int) -> int:
-    """How many leading rows hold at most so many payload bytes; one at least."""
-    ends, _ = column_data(batch.column("payload"))
-    return max(int(np.searchsorted(ends - ends[0], max_bytes, side="right")) - 1, 1)
+    """How many leading rows bring at most so many bytes; one at least."""
+    return max(int(np.searchsorted(row_ends(batch), max_bytes, side="right")) - 1, 1)

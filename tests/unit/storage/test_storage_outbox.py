@@ -209,3 +209,13 @@ def test_a_batch_whose_rows_are_all_done_leaves_the_engine(queue: Queue) -> None
     assert list(queue.engine.numbers(("outbox", "r"))) == [2]
     queue.outbox.acknowledge(seqs(3))
     assert list(queue.engine.numbers(("outbox", "r"))) == []
+
+
+def test_properties_count_against_the_bounds_like_payloads_do() -> None:
+    queue = Queue(max_bytes=3_000_000)
+    pair = {"key": "k" * 60_000, "value": "v" * 60_000}
+    assert queue.land(10, user_properties=[pair] * 2) == 10
+    assert queue.land(1) == 1
+    assert [queue.outbox.poll(100).rows for _ in range(3)] == [4, 4, 2]  # type: ignore[union-attr]
+    assert queue.land(10, content_type="c" * 65_000, response_topic="r" * 65_000) == 10
+    assert queue.land(1) == 0
