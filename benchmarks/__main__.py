@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import machine, page, plot
-from benchmarks.figures import LATENCY_QOS, LATENCY_RATES, Figures, bounds
-from benchmarks.measure import Bench, Load, Result
+from benchmarks.figures import LATENCY_QOS, LATENCY_RATES, MANY, Figures, bounds
+from benchmarks.measure import Bench, Job, Load, Result
 
 SYSTEMS = ("mosquitto", "inline", "spark")
 
@@ -26,7 +26,7 @@ def main() -> int:
         load = replace(load, seconds=min(load.seconds, 3.0), warmup=min(load.warmup, 1.0))
     folder = Path(tempfile.mkdtemp(prefix="bridgehead-bench-"))
     folder.chmod(0o755)   # mosquitto gives up root before it opens what it needs
-    figures = Figures(run(Bench(folder, load, options.profile), options))
+    figures = Figures(run(Bench(folder, load, options.profile), options), load.connections)
     if not options.profile and not any(result.error for result in figures.all):
         shutil.rmtree(folder)   # else the logs and profiles in it are of use
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -42,7 +42,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=default.seconds, help="of one measurement (%(default)s)")
     parser.add_argument("--warmup", type=float, default=default.warmup, help="seconds before it (%(default)s)")
     parser.add_argument("--repeat", type=int, default=1, help="take the median of so many measurements (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="3 s a measurement: a sketch")
+    parser.add_argument("--quick", action="store_true", help="3 s a measurement, one load: a sketch")
     parser.add_argument("--no-latency", action="store_true", help="leave the paced measurements out")
     parser.add_argument("--connections", type=int, default=default.connections, help="of the generator (%(default)s)")
     parser.add_argument("--level", type=int, choices=(4, 5), default=default.level, help="MQTT 3.1.1 is 4 (%(default)s)")
@@ -64,13 +64,18 @@ def parse() -> argparse.Namespace:
 def run(bench: Bench, options: argparse.Namespace) -> list[Result]:
     """Every system in turn, so that a slow minute of the machine does not hit one alone when repeated."""
     results: list[Result] = []
-    paced = [] if options.no_latency else [(LATENCY_QOS, rate) for rate in LATENCY_RATES]
+    paced = [] if options.no_latency else [Job(LATENCY_QOS, rate, options.connections) for rate in LATENCY_RATES]
+    many = [] if options.quick or options.connections == MANY else [qos for qos in options.qos if qos]
     for _ in range(options.repeat):
         for system in ("direct", *(name for name in options.only if name != "direct")):
             for qos in options.qos:
-                results += shown(bench.rows(system, [(qos, 0)]))
-            if paced and system != "direct":
+                results += shown(bench.rows(system, [Job(qos, 0, options.connections)]))
+            if system == "direct":
+                continue
+            if paced:
                 results += shown(bench.rows(system, paced))
+            for qos in many:
+                results += shown(bench.rows(system, [Job(qos, 0, MANY)]))
     return results
 
 

@@ -9,6 +9,7 @@ from benchmarks.measure import Result
 PEER = "mosquitto"
 LATENCY_QOS = 1
 LATENCY_RATES = (5_000, 20_000)
+MANY = 4   # publishing connections of the second look
 NAMES = {
     "spark": "Bridgehead through Spark", "inline": "Bridgehead inline", "mosquitto": "Mosquitto's bridge",
     "direct": "nothing between (the tools alone)",
@@ -16,16 +17,18 @@ NAMES = {
 
 
 class Figures:
-    def __init__(self, results: Iterable[Result]) -> None:
+    def __init__(self, results: Iterable[Result], connections: int) -> None:
         self._results = list(results)
+        self.connections = connections   # of the main table
 
     @property
     def all(self) -> list[Result]:
         return self._results
 
-    def find(self, system: str, qos: int, rate: int = 0) -> Result | None:
+    def find(self, system: str, qos: int, rate: int = 0, connections: int = 0) -> Result | None:
         """The median repetition of a measurement, by messages/s or (paced) by median latency; a failed one if all failed."""
-        same = [result for result in self._results if (result.system, result.qos, result.rate) == (system, qos, rate)]
+        wanted = (system, qos, rate, connections or self.connections)
+        same = [r for r in self._results if (r.system, r.qos, r.rate, r.connections) == wanted]
         good = [result for result in same if result.arrived]
         good.sort(key=lambda result: result.per_second if not rate else result.p50_ms or 0.0)
         return good[(len(good) - 1) // 2] if good else (same[0] if same else None)

@@ -196,7 +196,7 @@ class Generator:
             "sent": self._sent,
             "first_ns": first,
             "last_ns": time.monotonic_ns(),
-            "unacknowledged": sum(c.unacknowledged for c in self._connections) if self._qos else 0,
+            "missing": sum(c.unacknowledged for c in self._connections) if self._qos else 0,
             "refused": int(sum(flow[kernels.REFUSED] for flow in flows)),
             "strange": int(sum(flow[kernels.STRANGE] for flow in flows)),
             "latest_slice_ms": latest / 1e6,

@@ -35,16 +35,26 @@ class Load:
 
 
 @dataclass(frozen=True)
+class Job:
+    """One thing to measure."""
+
+    qos: int
+    rate: int          # demanded messages/s; 0: as many as possible
+    connections: int   # that publish
+
+
+@dataclass(frozen=True)
 class Result:
     system: str
     qos: int
-    rate: int                      # demanded messages/s; 0: as many as possible
+    rate: int
+    connections: int
     error: str | None = None
     sent: int = 0
     arrived: int = 0
-    lost: int = 0
+    lost: int = 0                  # not there when nothing had arrived for QUIET_SECONDS
     doubled: int = 0
-    reordered: int = 0
+    reordered: int = 0             # arrived after a later message of the same topic
     seconds: float = 0.0           # from the first publish to the last arrival
     per_second: float = 0.0
     p50_ms: float | None = None
@@ -60,8 +70,17 @@ class Result:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Rig:
+    """What stands around the system under test."""
+
+    generator: Tool
+    counter: Tool
+    board: Board
+
+
 class Bench:
-    """Generator, counter and the memory they share, for a whole run of the program."""
+    """Measures systems one after the other; their files and logs go to a folder each."""
 
     def __init__(self, folder: Path, load: Load, profile: bool = False) -> None:
         self._folder = folder
@@ -69,8 +88,8 @@ class Bench:
         self._profile = profile
         self._run = 0
 
-    def rows(self, name: str, jobs: list[tuple[int, int]]) -> Iterator[Result]:
-        """Measure (qos, rate) after (qos, rate) on one fresh system with fresh tools; a failure becomes a row too."""
+    def rows(self, name: str, jobs: list[Job]) -> Iterator[Result]:
+        """Measure job after job on one fresh system with fresh tools; a failure becomes a row too."""
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder))
         folder.chmod(0o755)   # mosquitto gives up root before it opens what it needs
         board_file = folder / "board"
@@ -81,27 +100,33 @@ class Bench:
                 counter = stack.enter_context(Tool("benchmarks.counter", board_file))
                 generator = stack.enter_context(Tool("benchmarks.generator", board_file))
                 system = stack.enter_context(STARTERS[name](counter.hello["port"], board, folder))
-                generator.ask({
-                    "do": "connect", "port": system.port, "connections": self._load.connections,
-                    "level": self._load.level, "topics": self._load.topics, "window": self._load.window,
-                    "payload": self._load.payload})
-                for qos, rate in jobs:
-                    self._one(generator, counter, board, qos, rate, self._load.warmup)
-                    yield self._measured(system, generator, counter, board, qos, rate)
+                rig = Rig(generator, counter, board)
+                for job in jobs:
+                    self._connect(generator, system.port, job.connections)
+                    self._one(rig, job, self._load.warmup)
+                    yield self._measured(system, rig, job)
                     done += 1
         except (NotStarted, ToolFailed) as reason:
-            for qos, rate in jobs[done:]:
-                yield Result(name, qos, rate, error=str(reason))
+            for job in jobs[done:]:
+                yield Result(name, job.qos, job.rate, job.connections, error=str(reason))
 
-    def _measured(self, system: System, generator: Tool, counter: Tool, board: Board, qos: int, rate: int) -> Result:
-        with self._profiled(system, qos, rate), Usage(system.root, [generator.pid, counter.pid]) as usage:
-            sent, report = self._one(generator, counter, board, qos, rate, self._load.seconds)
+    def _connect(self, generator: Tool, port: int, connections: int) -> None:
+        generator.ask({
+            "do": "connect", "port": port, "connections": connections, "level": self._load.level,
+            "topics": self._load.topics, "window": self._load.window, "payload": self._load.payload})
+
+    def _measured(self, system: System, rig: Rig, job: Job) -> Result:
+        with self._profiled(system, job), Usage(system.root, [rig.generator.pid, rig.counter.pid]) as usage:
+            sent, report = self._one(rig, job, self._load.seconds)
         arrived = report["arrived"]
         seconds = max(1, report["last_arrival"] - sent["first_ns"]) / 1e9
-        wrong = {key: sent[key] for key in ("refused", "strange", "unacknowledged") if sent[key]}
+        wrong = {f"{key} acknowledgements": sent[key] for key in ("refused", "strange", "missing") if sent[key]}
+        if report["by_qos"][job.qos] != arrived:
+            wrong["arrived at another QoS"] = arrived - report["by_qos"][job.qos]
         under_test = system.root is not None
         return Result(
-            system=system.name, qos=qos, rate=rate, error=f"acknowledgements: {wrong}" if wrong else None,
+            system=system.name, qos=job.qos, rate=job.rate, connections=job.connections,
+            error=", ".join(f"{count:,} {what}" for what, count in wrong.items()) or None,
             sent=sent["sent"], arrived=arrived, lost=sent["sent"] - arrived, doubled=report["doubled"],
             reordered=report["reordered"], seconds=seconds, per_second=arrived / seconds,
             p50_ms=report["p50_ms"], p99_ms=report["p99_ms"], max_ms=report["max_ms"],
@@ -109,20 +134,18 @@ class Bench:
             peak_rss=usage.peak_rss if under_test else None,
             tools_cpu=usage.tools_cpu, stranger_cpu=usage.stranger_cpu, latest_slice_ms=sent["latest_slice_ms"])
 
-    def _one(
-        self, generator: Tool, counter: Tool, board: Board, qos: int, rate: int, seconds: float
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _one(self, rig: Rig, job: Job, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
         """A run from the first publish to the last arrival: what the generator says, what the counter says."""
         self._run += 1
-        gather = 0.0 if rate else self._load.gather
-        counter.ask({
+        gather = 0.0 if job.rate else self._load.gather
+        rig.counter.ask({
             "do": "begin", "run": self._run, "capacity": self._load.messages, "topics": self._load.topics,
             "gather": gather})
-        sent = generator.ask({
-            "do": "run", "run": self._run, "qos": qos, "seconds": seconds, "messages": self._load.messages,
-            "rate": rate, "backlog": self._load.backlog, "gather": gather}, patience=seconds + 60)
-        self._drain(board, sent["sent"])
-        return sent, counter.ask({"do": "report"})
+        sent = rig.generator.ask({
+            "do": "run", "run": self._run, "qos": job.qos, "seconds": seconds, "messages": self._load.messages,
+            "rate": job.rate, "backlog": self._load.backlog, "gather": gather}, patience=seconds + 60)
+        self._drain(rig.board, sent["sent"])
+        return sent, rig.counter.ask({"do": "report"})
 
     @staticmethod
     def _drain(board: Board, sent: int) -> None:
@@ -134,12 +157,12 @@ class Bench:
             time.sleep(0.005)
 
     @contextlib.contextmanager
-    def _profiled(self, system: System, qos: int, rate: int) -> Iterator[None]:
+    def _profiled(self, system: System, job: Job) -> Iterator[None]:
         """With --profile: py-spy's collapsed stacks of the node's own process (not of its JVM) during the run."""
         if not self._profile or system.root is None or system.name == "mosquitto":
             yield
             return
-        output = self._folder / f"{system.name}-qos{qos}-{rate or 'max'}.stacks"
+        output = self._folder / f"{system.name}-qos{job.qos}-{job.rate or 'max'}-{job.connections}.stacks"
         spy = subprocess.Popen(
             [str(Path(sys.executable).with_name("py-spy")), "record", "--pid", str(system.root), "--format", "raw",
              "--rate", "200", "--duration", str(int(self._load.seconds)), "--output", str(output)],

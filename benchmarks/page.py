@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from benchmarks.figures import LATENCY_RATES, NAMES, PEER, Bound, Figures, bounds
-from benchmarks.measure import Load, Result
+from benchmarks.figures import LATENCY_RATES, MANY, NAMES, PEER, Bound, Figures, bounds
+from benchmarks.measure import QUIET_SECONDS, Load, Result
 
 BEGIN = "<!-- results: written by `make bench`, do not edit between the markers -->"
 END = "<!-- end of results -->"
@@ -36,6 +36,8 @@ def results(figures: Figures, load: Load, machine: dict[str, str], when: str, pl
         "Generator straight into the counter: neither is the limit of any row above.",
         direct_table(figures),
     ]
+    if any(result.connections == MANY != figures.connections for result in figures.all):
+        parts += [f"## {MANY} publishing connections", many_table(figures)]
     strangers = figures.strangers()
     if strangers > STRANGERS_DOUBTFUL:
         parts.insert(1, f"**Other programs took {strangers:.2f} of a core while this was measured: read it as a sketch.**")
@@ -95,9 +97,21 @@ def direct_table(figures: Figures) -> str:
     return _markdown(rows)
 
 
+def many_table(figures: Figures) -> str:
+    missing = f"not delivered ({QUIET_SECONDS:.0f} s after the last arrival)"
+    rows = [["", "QoS", "messages/s", "peak RSS MiB", missing], ["---", *["---:"] * 4]]
+    for system in ("spark", "inline", PEER):
+        for qos in range(3):
+            result = figures.find(system, qos, connections=MANY)
+            if result is not None and result.arrived:
+                rows.append([NAMES[system], str(qos), f"{result.per_second:,.0f}",
+                             f"{(result.peak_rss or 0) / 2**20:,.0f}", f"{result.lost:,} of {result.sent:,}"])
+    return _markdown(rows)
+
+
 def summary(result: Result) -> str:
     """One line for the terminal."""
-    where = f"{result.system:9} QoS {result.qos}{_at(result.rate):12}"
+    where = f"{result.system:9} × {result.connections} QoS {result.qos}{_at(result.rate):12}"
     if not result.arrived:
         return f"{where} failed: {result.error}"
     latency = f"p50 {_milliseconds(result.p50_ms or 0.0)} p99 {_milliseconds(result.p99_ms or 0.0)} ms"

@@ -19,7 +19,7 @@ import yaml
 from benchmarks.board import Board, Slot
 from benchmarks.usage import tree
 
-READY_SECONDS = 180.0
+READY_SECONDS = 90.0
 STOP_SECONDS = 30.0
 
 
@@ -41,13 +41,14 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def await_true(what: str, check: Callable[[], bool], child: subprocess.Popen[bytes], log: Path) -> None:
+def await_none(obstacle: Callable[[], str], child: subprocess.Popen[bytes], log: Path) -> None:
+    """Until nothing is in the way any more, or the child ends, or patience does."""
     deadline = time.monotonic() + READY_SECONDS
-    while not check():
+    while reason := obstacle():
         if child.poll() is not None:
-            raise NotStarted(f"ended with {child.returncode} before {what}: {tail(log)}")
+            raise NotStarted(f"ended with {child.returncode}: {tail(log)}")
         if time.monotonic() > deadline:
-            raise NotStarted(f"{what}: not within {READY_SECONDS:.0f} s: {tail(log)}")
+            raise NotStarted(f"after {READY_SECONDS:.0f} s still: {reason}; {tail(log)}")
         time.sleep(0.05)
 
 
@@ -55,17 +56,24 @@ def tail(log: Path) -> str:
     return " | ".join(log.read_text(errors="replace").strip().splitlines()[-5:])
 
 
-def accepts(port: int) -> bool:
+def unreachable(port: int) -> str:
     with socket.socket() as sock:
-        return sock.connect_ex(("127.0.0.1", port)) == 0
+        return "" if sock.connect_ex(("127.0.0.1", port)) == 0 else f"port {port} does not answer"
 
 
-def is_ready(console_port: int) -> bool:
+def unbridged(board: Board) -> str:
+    return "" if board.get(Slot.CONNECTED) else "its bridge has not connected to the counter"
+
+
+def unready(console_port: int) -> str:
+    """Why the node is not ready; empty when it is."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{console_port}/api/v1/health/readiness", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False   # not listening yet, or 503 with reasons
+        with urllib.request.urlopen(f"http://127.0.0.1:{console_port}/api/v1/health/readiness", timeout=5):
+            return ""
+    except urllib.error.HTTPError as refusal:
+        return refusal.read().decode(errors="replace")
+    except OSError as reason:
+        return str(reason)
 
 
 @contextlib.contextmanager
@@ -105,8 +113,7 @@ def mosquitto(counter_port: int, board: Board, folder: Path) -> Iterator[System]
     log = folder / "mosquitto.log"
     file.write_text(MOSQUITTO.format(port=port, counter_port=counter_port))
     with running([program, "-c", str(file)], log) as child:
-        await_true("its listener accepts", lambda: accepts(port), child, log)
-        await_true("its bridge is connected", lambda: board.get(Slot.CONNECTED) > 0, child, log)
+        await_none(lambda: unreachable(port) or unbridged(board), child, log)
         yield System("mosquitto", port, child.pid, log)
 
 
@@ -155,8 +162,7 @@ def node(engine: str) -> Callable[[int, Board, Path], contextlib.AbstractContext
             }],
         }))
         with running([str(program), "run", "-c", str(file)], log) as child:
-            await_true("it is ready", lambda: is_ready(console), child, log)
-            await_true("its bridge is connected", lambda: board.get(Slot.CONNECTED) > 0, child, log)
+            await_none(lambda: unready(console) or unbridged(board), child, log)
             yield System(engine, port, child.pid, log)
 
     return start
