@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+HAVE_RETURN_CODE = (Reason.UNSUPPORTED_PROTOCOL_VERSION, Reason.CLIENT_IDENTIFIER_NOT_VALID)
+"""Faults of a CONNECT that also 3.1.1 can be told; an unknown version is answered in that older form too."""
+
 CONNECT_WITHIN = 10.0
 """Seconds a peer has to say CONNECT."""
 
@@ -128,9 +131,11 @@ class Connection:
             return
         log.info("closing %s (%s): %s", self.client_id or "unknown client", self.link.peer, text)
         self.broker.count_refusal(reason)
+        self.broker.gathering.flush()  # what came before the fault was sound: its acknowledgements leave first
         if self.session is None:
-            if self.version or reason == Reason.UNSUPPORTED_PROTOCOL_VERSION:
-                self.link.write(encode(Connack(False, Reason(reason)), self.version or 4))
+            version = self._stream.announced
+            if version == 5 or reason in HAVE_RETURN_CODE:
+                self.link.write(encode(Connack(False, Reason(reason)), max(version, 4)))
         elif self.version == 5:
             self.link.write(encode(Disconnect(Reason(reason)), 5))
         self._end()

@@ -18,6 +18,8 @@ MAX_PACKET = 268_435_455 + 5
 CONNECT_LIMIT = 1 << 20
 """Before a peer has said who it is, it gets this much room and no more."""
 
+_CONNECT_STARTS = ((b"\0\4MQTT\5", 5), (b"\0\4MQTT\4", 4), (b"\0\6MQIsdp\3", 3))
+
 INBOUND_IDS = 1 << 16
 
 
@@ -39,6 +41,7 @@ class PacketStream:
 
     def __init__(self, *, from_server: bool, version: int = 0) -> None:
         self.version = version  # 0 until CONNECT says it
+        self.announced = 0  # the version that a CONNECT begins with: known also of one that is refused
         self.inbound = no_inbound_ids() if from_server else np.zeros(0, np.uint8)
         self.taken = 0  # how far the last feed came
         self.need = 0  # size of the incomplete packet behind it, 0 if not known
@@ -73,7 +76,8 @@ class PacketStream:
             yield packet
 
     def _control(self, data: npt.NDArray[np.uint8], end: int) -> Packet | None:
-        head = frame(data.data[self.taken : end], MAX_PACKET if self.version else CONNECT_LIMIT)
+        limit = MAX_PACKET if self.version else CONNECT_LIMIT
+        head = frame(data.data[self.taken : end], limit, version=self.version)
         if head is None:
             return None
         first_byte, header, remaining = head
@@ -83,6 +87,8 @@ class PacketStream:
             self.need = header + remaining
             return None
         body = data[self.taken + header : self.taken + header + remaining].tobytes()
+        if not self.version:
+            self.announced = next((level for start, level in _CONNECT_STARTS if body.startswith(start)), 0)
         packet = decode(first_byte, body, self.version)
         self.taken += header + remaining
         return packet
