@@ -16,11 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from host import Host, stored_rows
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bridgehead.pipeline.driverprocess import session_members
+from spark.host import Host, stored_rows
 
 TICK = 0.005
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")

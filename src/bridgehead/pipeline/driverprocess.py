@@ -8,6 +8,7 @@ somebody else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -85,12 +86,16 @@ class DriverProcess:
                     file = self._log.open("ab")
         finally:
             file.close()
+            stdout.close()
 
     def _wait(self) -> None:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         kill_session(self.pid)
         status = self._process.wait()
         self._output.join(timeout=5.0)
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):  # a line that nobody read any more
+                self._process.stdin.close()
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._set_ended, status)
 

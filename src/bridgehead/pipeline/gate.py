@@ -183,11 +183,11 @@ class Gate:
         """Outbox rows and the consumed offset in one write; used by the commit and by the inline engine."""
         changes = Changes()
         stats = self._query(log.name).stats
+        for route, _ in outputs:
+            if route not in self._outboxes:
+                raise RefusedError(f"no route {route}")  # before any outbox was touched
         for route, batch in outputs:
-            outbox = self._outboxes.get(route)
-            if outbox is None:
-                raise RefusedError(f"no route {route}")
-            outbox.land(changes, batch)
+            self._outboxes[route].land(changes, batch)
             stats.rows_out += batch.num_rows
         stats.batches += 1
         stats.last_rows = end - log.consumed

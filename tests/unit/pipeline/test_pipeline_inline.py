@@ -1,0 +1,76 @@
+"""The inline engine moves the same rows as Spark does, in turns."""
+
+from __future__ import annotations
+
+from bridgehead.columns.batches import Batch
+from bridgehead.pipeline import inline
+from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.inline import InlineEngine
+from bridgehead.pipeline.rules import RouteRules
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.journal import SHARED, Journal
+from bridgehead.storage.memory import MemoryEngine
+from bridgehead.storage.outbox import Outbox
+from spark.host import UNBOUNDED, stored_rows
+
+
+class House:
+    def __init__(self) -> None:
+        self.engine = MemoryEngine()
+        self.log = (journal := Journal(self.engine, UNBOUNDED)).log(SHARED)
+        self.outboxes = {route: Outbox(route, self.engine, UNBOUNDED, UNBOUNDED) for route in ("a", "b")}
+        self.gate = Gate(self.engine, journal, self.outboxes)
+        rules = [RouteRules(route, destination=f"{route}/{{#}}") for route in self.outboxes]
+        self.inline = InlineEngine(self.engine, self.gate, self.log, rules)
+
+    def append(self, batch: Batch, publish: bool = True) -> None:
+        changes = Changes()
+        self.log.append(changes, batch)
+        self.engine.write(changes)
+        if publish:
+            self.log.publish()
+
+    def landed(self, route: str, column: str) -> list[object]:
+        taken: list[object] = []
+        while (polled := self.outboxes[route].poll(1 << 20)) is not None:
+            taken += polled.batch.column(column).to_pylist()
+        return taken
+
+
+def numbered(rows: int, first: int = 0) -> list[bytes]:
+    return [b"%d" % i for i in range(first, first + rows)]
+
+
+def test_rows_of_several_routes_land_in_order_with_their_rules_applied() -> None:
+    house = House()
+    for first in range(0, 100, 10):
+        house.append(stored_rows(numbered(10, first), ["t"], ["a", "b"]))
+    assert house.inline.run() == 100
+    assert house.landed("a", "payload") == numbered(100)[::2]
+    assert set(house.landed("b", "topic")) == {"b/t"}
+    assert not house.inline.has_work
+    assert house.inline.run() == 0
+
+
+def test_what_was_moved_leaves_the_journal() -> None:
+    house = House()
+    house.append(stored_rows(numbered(10), ["t"], ["a"]))
+    house.inline.run()
+    assert house.log.weight == 0
+    assert house.log.consumed == 10
+
+
+def test_one_turn_takes_a_bounded_bite() -> None:
+    house = House()
+    for _ in range(3):
+        house.append(stored_rows([b"x"] * inline.MAX_ROWS, ["t"], ["a"]))
+    assert [house.inline.run() for _ in range(4)] == [inline.MAX_ROWS] * 3 + [0]
+
+
+def test_rows_whose_promise_is_not_kept_yet_stay() -> None:
+    house = House()
+    house.append(stored_rows(numbered(1), ["t"], ["a"]), publish=False)
+    assert not house.inline.has_work
+    assert house.inline.run() == 0
+    house.log.publish()
+    assert house.inline.run() == 1

@@ -1,0 +1,96 @@
+"""The small decisions of source, configuration and driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridgehead.pipeline.job import reason_of
+from bridgehead.pipeline.jobconfig import JobConfig
+from bridgehead.pipeline.jvm import _escape
+from bridgehead.pipeline.rules import RouteRules
+from bridgehead.pipeline.source import MIN_ROWS_PER_TASK, split
+from bridgehead.pipeline.sparkconf import master_of, spark_conf, tasks_of
+
+
+@given(st.integers(0, 10**9), st.integers(1, 10**6), st.integers(1, 64))
+def test_a_range_is_split_into_contiguous_parts_none_needlessly_small(start: int, rows: int, tasks: int) -> None:
+    parts = split(start, start + rows, tasks)
+    assert 1 <= len(parts) <= tasks
+    assert parts[0][0] == start
+    assert parts[-1][1] == start + rows
+    assert all(a[1] == b[0] for a, b in zip(parts, parts[1:], strict=False))
+    assert len(parts) == 1 or min(high - low for low, high in parts) >= MIN_ROWS_PER_TASK
+
+
+def config(**given: object) -> JobConfig:
+    values = {
+        "address": "grpc://127.0.0.1:1",
+        "token": "very-secret",
+        "epoch": 1,
+        "log": "shared",
+        "rules": (RouteRules("r", "x/{#}", (("k", "v"),), max_qos=1),),
+        "data_dir": "/data",
+        "java_home": "/java",
+        "master": "local[*]",
+        "conf": {"spark.hadoop.fs.s3a.secret.key": "hidden"},
+        **given,
+    }
+    return JobConfig(**values)  # type: ignore[arg-type]
+
+
+def test_the_configuration_survives_its_way_to_the_driver_and_shows_no_secrets() -> None:
+    assert JobConfig.from_json(config().to_json()) == config()
+    assert "\n" not in config().to_json()
+    assert "very-secret" not in repr(config())
+    assert "hidden" not in repr(config())
+
+
+@pytest.mark.parametrize(
+    ("given_master", "used"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[3,1]", "local[3,1]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+    ],
+)
+def test_a_local_master_repeats_lost_tasks_and_any_other_is_left_alone(given_master: str, used: str) -> None:
+    assert master_of(given_master) == used
+
+
+def test_the_number_of_tasks_follows_the_master() -> None:
+    assert tasks_of("local[3]", {}) == 3
+    assert tasks_of("local", {}) == 1
+    assert tasks_of("local[*]", {}) >= 1
+    assert tasks_of("spark://host:7077", {"spark.default.parallelism": "12"}) == 12
+
+
+def test_the_users_configuration_has_the_last_word() -> None:
+    conf = spark_conf(config(conf={"spark.driver.memory": "3g", "spark.ui.enabled": "true"}), Path("/data/spark"))
+    assert conf["spark.driver.memory"] == "3g"
+    assert conf["spark.ui.enabled"] == "true"
+    assert conf["spark.master"] == "local[*,4]"
+
+
+def test_values_are_written_so_that_java_reads_them_back() -> None:
+    assert _escape(r"C:\new dir=1#!") == r"C\:\\new\ dir\=1\#\!"
+
+
+def test_the_reason_of_a_failure_is_the_root_of_the_traceback_inside(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "[STREAM_FAILED] Query terminated with exception:\n"
+        "Traceback (most recent call last):\n"
+        '  File "x.py", line 1, in f\n'
+        "KeyError: 'max_rows'\n"
+        "During handling of the above exception, another exception occurred:\n"
+        "UnboundLocalError: cannot access local variable\n"
+    )
+    assert reason_of(RuntimeError(text)) == "KeyError: 'max_rows'"
+    assert reason_of(RuntimeError("plain")) == "RuntimeError: plain"
+    assert "STREAM_FAILED" in capsys.readouterr().err
