@@ -21,7 +21,7 @@ from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.clock import monotonic, now_us
 from bridgehead.link.link import Buffer, Link
-from bridgehead.session.sender import Outgoing, Sender
+from bridgehead.session.sender import Finished, Outgoing, Sender
 from bridgehead.session.stream import Fault, PacketStream, no_inbound_ids
 from bridgehead.storage.outbox import Polled
 from bridgehead.wire.encode import encode
@@ -86,6 +86,15 @@ class UplinkRule:
     identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
 
 
+@dataclass(slots=True)
+class _InSocket:
+    """Rows sent without an acknowledgement to come: each is done when the kernel has taken its last byte."""
+
+    forwarder: Forwarder
+    seqs: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]  # the position of each row's last byte among all that were written
+
+
 class Uplink:
     """Connects, reconnects, sends what the forwarders have, hands to the consumer what comes."""
 
@@ -112,8 +121,7 @@ class Uplink:
         self._task: asyncio.Task[None] | None = None
         self._turn = 0  # whose turn it is among the forwarders
         self._pump_due = False
-        # Rows sent without an acknowledgement to come: (position of their last byte, forwarder, rows); done when taken.
-        self._in_socket: deque[tuple[int, Forwarder, npt.NDArray[np.int64]]] = deque()
+        self._in_socket: deque[_InSocket] = deque()
         self._settler: asyncio.TimerHandle | None = None
         for forwarder in forwarders:
             forwarder.outbox.on_waiting = self.wake
@@ -244,8 +252,8 @@ class Uplink:
             return
         self._settle()
         unsent: dict[int, list[npt.NDArray[np.int64]]] = {forwarder.number: [] for forwarder in self._forwarders}
-        for _, forwarder, seqs in self._in_socket:
-            unsent[forwarder.number].append(seqs)
+        for run in self._in_socket:
+            unsent[run.forwarder.number].append(run.seqs)
         self._in_socket.clear()
         self._online = False
         self._link = None
@@ -338,8 +346,7 @@ class Uplink:
             # would swallow our next message with that id. Releasing every id of the window frees them.
             link.write(encode_acks(PUBREL, np.arange(1, WINDOW + 1, dtype=np.uint16)))
             return
-        for chunk in self._sender.resend(lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us()):
-            link.write(chunk)
+        self._sender.resume()
 
     def _start_anew(self) -> None:
         self._inbound = no_inbound_ids()
@@ -388,11 +395,22 @@ class Uplink:
             for forwarder in self._forwarders:
                 forwarder.hold()
             return
+        self._resend()
         idle = 0
         while idle < len(self._forwarders) and self._link is not None and self._link.writable and self._sender.room:
             self._turn = (self._turn + 1) % len(self._forwarders)
             idle = 0 if self._send_some(self._forwarders[self._turn], self._link) else idle + 1
         self._settle()
+
+    def _resend(self) -> None:
+        """What was unacknowledged when the last connection ended comes first."""
+        while self._link is not None and self._link.writable and self._sender.resending:
+            chunks, finished = self._sender.resend(lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us())
+            for chunk in chunks:
+                self._link.write(chunk)
+            self._finish(finished)
+            if not chunks:
+                return
 
     def _send_some(self, forwarder: Forwarder, link: Link) -> bool:
         polled = forwarder.next(min(self._sender.room, SEND_ROWS))
@@ -410,7 +428,8 @@ class Uplink:
             if len(seqs):
                 forwarder.outbox.drop(seqs, reason)
         if len(out.unacknowledged):
-            self._in_socket.append((link.written, forwarder, out.unacknowledged))
+            start = link.written - len(out.data)
+            self._in_socket.append(_InSocket(forwarder, out.unacknowledged, start + out.ends))
 
     def _within_qos2_window(self, forwarder: Forwarder, polled: Polled) -> Polled | None:
         qos2 = polled.batch.column("wire_qos").to_numpy(zero_copy_only=False) == 2
@@ -429,9 +448,14 @@ class Uplink:
         if self._link is None or not self._in_socket:
             return
         taken = self._link.taken
-        while self._in_socket and self._in_socket[0][0] <= taken:
-            _, forwarder, seqs = self._in_socket.popleft()
-            forwarder.outbox.acknowledge(seqs)
+        while self._in_socket:
+            run = self._in_socket[0]
+            done = int(np.searchsorted(run.ends, taken, side="right"))
+            run.forwarder.outbox.acknowledge(run.seqs[:done])
+            if done < len(run.seqs):
+                run.seqs, run.ends = run.seqs[done:], run.ends[done:]
+                break
+            self._in_socket.popleft()
         if self._in_socket and self._settler is None:
             self._settler = asyncio.get_running_loop().call_later(SETTLE_EVERY, self._settle_later)
 
@@ -443,6 +467,10 @@ class Uplink:
         replies, finished = self._sender.acked(acks)
         if self._link is not None:
             self._link.write(replies)
+        self._finish(finished)
+        self.wake()
+
+    def _finish(self, finished: list[Finished]) -> None:
         for rows in finished:
             outbox = self._forwarders[rows.owner].outbox
             outbox.acknowledge(rows.delivered)
@@ -450,7 +478,6 @@ class Uplink:
                 for reason in np.unique(rows.reasons):
                     outbox.drop(rows.refused[rows.reasons == reason], f"refused-{int(reason):#04x}")
                 log.warning("bridge %s: the remote refused %d messages", self.rule.bridge, len(rows.refused))
-        self.wake()
 
 
 def _describe(reason: Reason, properties: dict[str, object]) -> str:

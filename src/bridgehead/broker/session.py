@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bridgehead.columns.batches import Batch
 from bridgehead.link.link import Link
-from bridgehead.session.sender import Sender
+from bridgehead.session.sender import Finished, Sender
 from bridgehead.session.stream import no_inbound_ids
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
@@ -52,8 +52,7 @@ class ClientSession:
         self._sender.version = version
         self._sender.flow.window = window
         self._sender.max_packet = max_packet
-        for chunk in self._sender.resend(lambda _, seqs: self.outbox.rows(seqs), now_us):
-            link.write(chunk)
+        self._sender.resume()
         self.pump(now_us)
 
     def detach(self) -> None:
@@ -76,7 +75,8 @@ class ClientSession:
         self.outbox.landed()
 
     def pump(self, now_us: int) -> None:
-        """Send what waits, as far as the window and the socket go."""
+        """Send what waits, as far as the window and the socket go: first what is due again."""
+        self._resend(now_us)
         while self._link is not None and self._sender is not None and self._link.writable and self._sender.room:
             polled = self.outbox.poll(min(self._sender.room, SEND_CHUNK, self._rows_until_change()))
             if polled is None:
@@ -89,17 +89,29 @@ class ClientSession:
                 if len(seqs):
                     self.outbox.drop(seqs, reason)
 
+    def _resend(self, now_us: int) -> None:
+        while self._link is not None and self._sender is not None and self._link.writable and self._sender.resending:
+            chunks, finished = self._sender.resend(lambda _, seqs: self.outbox.rows(seqs), now_us)
+            for chunk in chunks:
+                self._link.write(chunk)
+            self._finish(finished)
+            if not chunks:
+                return
+
     def acked(self, acks: npt.NDArray[np.int64], now_us: int) -> None:
         if self._sender is None or self._link is None:
             return
         replies, finished = self._sender.acked(acks)
         self._link.write(replies)
+        self._finish(finished)
+        self.pump(now_us)
+
+    def _finish(self, finished: list[Finished]) -> None:
         for rows in finished:
             self.outbox.acknowledge(rows.delivered)
             if len(rows.refused):
                 # A subscriber that refuses a message has had it [MQTT-4.4.0-2]: it is not sent again.
                 self.outbox.drop(rows.refused, "refused")
-        self.pump(now_us)
 
     def _identifiers_at(self, seq: int) -> tuple[int, ...]:
         while len(self._identifiers_from) > 1 and self._identifiers_from[1][0] <= seq:

@@ -19,8 +19,13 @@ from bridgehead.columns.expiry import remaining_expiry
 from bridgehead.wire.flow import AWAIT_PUBCOMP, OutboundFlow
 from bridgehead.wire.frames import encode_acks, encode_publishes, frame_sizes
 from bridgehead.wire.intake import MAX_PACKET
+from bridgehead.wire.reason import Reason
 
 Seqs = npt.NDArray[np.int64]
+RESEND_ROWS: Final = 64
+"""What one call sends again at most: a window of large payloads is not copied into a socket's buffer at once."""
+PUBACK: Final = 4
+PUBREC: Final = 5
 PUBREL: Final = 6
 PROPERTIES_AT_MOST: Final = 1024
 """What a frame holds beyond its columns, generously: header, lengths, subscription identifiers."""
@@ -32,6 +37,7 @@ class Outgoing:
 
     data: Any
     unacknowledged: Seqs  # sent without an acknowledgement to come: done when the kernel has taken the bytes
+    ends: npt.NDArray[np.int64]  # where in data each of these ends
     expired: Seqs
     oversized: Seqs
 
@@ -53,6 +59,8 @@ class Sender:
         self.version = version
         self.flow = OutboundFlow(window, 1, last_id)
         self.max_packet = 0  # the peer's Maximum Packet Size, 0 = no limit
+        self._again = _no_ids()  # to be sent again on this connection, in order
+        self._sent_again = _no_ids()  # sent again on this connection, and not yet acknowledged when we last looked
 
     @property
     def room(self) -> int:
@@ -72,10 +80,11 @@ class Sender:
                 batch, seqs, qos = batch.filter(pa.array(fits)), seqs[fits], qos[fits]
                 expiry = expiry[fits] if expiry is not None else None
         if not len(seqs):
-            return Outgoing(b"", seqs, expired, oversized)
+            return Outgoing(b"", seqs, seqs, expired, oversized)
         ids = self.flow.take(owner, seqs, qos)
         frames = encode_publishes(batch, self.version, qos, ids, False, expiry=expiry, subscription_ids=subscription_ids)
-        return Outgoing(frames.data.data, seqs[qos == 0], expired, oversized)
+        alone = qos == 0
+        return Outgoing(frames.data.data, seqs[alone], frames.ends[alone], expired, oversized)
 
     def _may_be_oversized(self, batch: Batch) -> bool:
         """Rarely true: a batch that is small as a whole holds no row that is too large for the peer or for MQTT."""
@@ -98,30 +107,64 @@ class Sender:
             finished.append(Finished(int(owner), seqs[~refused], seqs[refused], reasons[refused]))
         return result.replies, finished
 
-    def resend(self, rows_of: Callable[[int, Seqs], Batch], now_us: int) -> list[Any]:
-        """A resumed session: everything unacknowledged again, in the order of the first time, with DUP; PUBREL where due."""
-        ids, owners, seqs, states = self.flow.unacknowledged()
+    def resume(self) -> None:
+        """The peer remembers the session: everything unacknowledged is due again."""
+        self._again, self._sent_again = self.flow.unacknowledged().ids, _no_ids()
+
+    @property
+    def resending(self) -> bool:
+        return len(self._again) > 0
+
+    def resend(self, rows_of: Callable[[int, Seqs], Batch], now_us: int) -> tuple[list[Any], list[Finished]]:
+        """Some of what is due again, in the order of the first time: PUBLISH with DUP, PUBREL where PUBREC has come.
+
+        The window of a new connection may be smaller than the one before: as much goes as it allows, the rest when
+        acknowledgements have made room. Rows that the peer does not take any more (its largest packet has shrunk) are finished.
+        """
+        sent, due = self.flow.among(self._sent_again).ids, self.flow.among(self._again).ids
+        count = max(min(self.flow.window - len(sent), RESEND_ROWS), 0)
+        self._sent_again, self._again = np.concatenate((sent, due[:count])), due[count:]
+        ids, owners, seqs, states = self.flow.among(due[:count])
+        released = states == AWAIT_PUBCOMP
+        cuts = np.flatnonzero((np.diff(owners) != 0) | (np.diff(released) != 0)) + 1
         chunks: list[Any] = []
-        start = 0
-        for i in range(1, len(ids) + 1):
-            if i < len(ids) and owners[i] == owners[start] and (states[i] == AWAIT_PUBCOMP) == (states[start] == AWAIT_PUBCOMP):
-                continue
-            part = slice(start, i)
-            if states[start] == AWAIT_PUBCOMP:
+        finished: list[Finished] = []
+        for part in np.split(np.arange(len(ids)), cuts) if len(ids) else ():
+            if released[part[0]]:
                 chunks.append(encode_acks(PUBREL, ids[part]))
             else:
-                batch = rows_of(int(owners[start]), seqs[part])
-                qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
-                # An expired row is resent all the same: its packet id must be settled, and the peer sees what is left: 0.
-                expiry = remaining_expiry(batch, now_us)
-                chunks.append(encode_publishes(batch, self.version, qos, ids[part], True, expiry=expiry).data.data)
-            start = i
-        return chunks
+                batch = rows_of(int(owners[part[0]]), seqs[part])
+                chunk, refused = self._frames_again(batch, ids[part], now_us)
+                chunks.append(chunk)
+                finished += refused
+        return chunks, finished
+
+    def _frames_again(self, batch: Batch, ids: npt.NDArray[np.uint16], now_us: int) -> tuple[Any, list[Finished]]:
+        qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
+        # An expired row is resent all the same: its packet id must be settled, and the peer sees what is left: 0.
+        expiry = remaining_expiry(batch, now_us)
+        finished: list[Finished] = []
+        if self.max_packet and self._may_be_oversized(batch):
+            fits = frame_sizes(batch, self.version, qos, expiry=expiry) <= self.max_packet
+            if not fits.all():
+                kinds = np.where(qos[~fits] == 1, PUBACK, PUBREC)
+                refusals = np.column_stack((kinds, ids[~fits], np.full(len(kinds), Reason.PACKET_TOO_LARGE)))
+                finished = self.acked(refusals.astype(np.int64))[1]
+                batch, ids, qos = batch.filter(pa.array(fits)), ids[fits], qos[fits]
+                expiry = expiry[fits] if expiry is not None else None
+        if not len(ids):
+            return b"", finished
+        return encode_publishes(batch, self.version, qos, ids, True, expiry=expiry).data.data, finished
 
     def forget(self) -> dict[int, Seqs]:
         """The session is lost: every packet id is free, and these rows of each owner are to be sent as new."""
+        self._again = self._sent_again = _no_ids()
         _, owners, seqs, _ = self.flow.clear()
         return {int(owner): seqs[owners == owner] for owner in np.unique(owners)}
+
+
+def _no_ids() -> npt.NDArray[np.uint16]:
+    return np.zeros(0, np.uint16)
 
 
 def _without_expired(

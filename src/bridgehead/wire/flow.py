@@ -118,12 +118,14 @@ class OutboundFlow:
         AWAIT_PUBACK and AWAIT_PUBREC want their PUBLISH with DUP, AWAIT_PUBCOMP its PUBREL.
         """
         ids = np.flatnonzero(self._state)
+        order = np.argsort(self._slots[ids, k.ORDER])
+        return self.among(ids[order].astype(np.uint16))
+
+    def among(self, ids: NDArray[np.uint16]) -> InFlight:
+        """Those of these ids that are in flight, in the order given."""
+        ids = ids[self._state[ids] != FREE]
         slots = self._slots[ids]
-        order = np.argsort(slots[:, k.ORDER])
-        ids, slots = ids[order], slots[order]
-        return InFlight(
-            ids.astype(np.uint16), slots[:, k.OWNER].astype(np.int32), slots[:, k.SEQ].copy(), self._state[ids]
-        )
+        return InFlight(ids, slots[:, k.OWNER].astype(np.int32), slots[:, k.SEQ].copy(), self._state[ids])
 
     def clear(self) -> InFlight:
         """The peer's session is lost: everything in flight is given back, and every id is free."""

@@ -1,0 +1,73 @@
+"""A bridge's moving parts without a pipeline: outboxes that a test fills, an uplink, a consumer with one pull route."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from bridgehead.bridge.backoff import Backoff
+from bridgehead.bridge.consumer import Consumer
+from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.bridge.uplink import Uplink, UplinkRule
+from bridgehead.pipeline.door import Door, DoorRule
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.journal import SHARED, Journal
+from bridgehead.storage.memory import MemoryEngine
+from bridgehead.storage.outbox import Outbox
+from bridgehead.wire.packets import Subscription
+from making.rows import numbered, outbox_rows
+
+
+class Span:
+    """``land`` numbers the rows of each route from 0; delays between attempts are milliseconds."""
+
+    def __init__(self, port: int, *, routes: int = 1, tier2: int = 10_000, pull: bool = False, **rule: Any) -> None:
+        self.engine = MemoryEngine()
+        self.journal = Journal(self.engine, 1 << 30)
+        self.log = self.journal.log(SHARED)
+        self.outboxes = [Outbox(f"r{i}", self.engine, 1_000_000, 1 << 30) for i in range(routes)]
+        self.forwarders = [Forwarder(i, outbox, tier2) for i, outbox in enumerate(self.outboxes)]
+        self.door = Door(DoorRule(route="pull", bridge="b", filters=("in/#",)), self.log)
+        version = rule.get("version", 5)
+        self.consumer = Consumer(self.engine, [self.door], "edge", (), drop_retained=version < 5)
+        given: dict[str, Any] = {
+            "bridge": "b",
+            "addresses": (("127.0.0.1", port),),
+            "client_id": "edge",
+            "version": 5,
+            "keep_alive": 60,
+            "session_expiry": 3600,
+            "clean_start": False,
+            "username": None,
+            "password": None,
+            "identified": False,
+            "subscriptions": (Subscription("in/#", 2),) if pull else (),
+            **rule,
+        }
+        self.uplink = Uplink(UplinkRule(**given), self.forwarders, self.consumer)
+        self.uplink._backoff = Backoff(first=0.001, longest=0.004)
+        self._next = [0] * routes
+
+    def land(self, count: int, route: int = 0, **given: Any) -> None:
+        changes = Changes()
+        self.outboxes[route].land(changes, outbox_rows(*numbered(self._next[route], count, topic=f"t{route}", **given)))
+        self._next[route] += count
+        self.engine.write(changes)
+        self.outboxes[route].landed()
+
+    def journalled(self) -> list[bytes]:
+        pieces = self.log.read(0, self.log.visible)
+        return [payload for _, batch in pieces for payload in batch.column("payload").to_pylist()]
+
+    @property
+    def sums_hold(self) -> bool:
+        return all(o.entered == o.delivered + sum(o.dropped.values()) + o.depth for o in self.outboxes)
+
+
+async def until(condition: Callable[[], bool], within: float = 20.0) -> None:
+    """Turn the loop until the condition holds."""
+    deadline = asyncio.get_running_loop().time() + within
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "it did not come to that"
+        await asyncio.sleep(0.001)

@@ -1,0 +1,154 @@
+"""What the remote allows is kept at all times: Receive Maximum, Maximum Packet Size, its keep alive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from bridgehead.wire.packets import Connect, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from bridgehead.wire.reason import Reason
+from making.remote import Remote, Visit
+from making.span import Span, until
+
+Spans = Callable[..., Span]
+
+
+async def drain(visit: Visit, total: int, most: int) -> list[int]:
+    """Acknowledge one message after the other, and hold the uplink to ``most`` unacknowledged ones."""
+    waiting: list[Publish] = []
+    seen: list[int] = []
+    done = 0
+    while done < total:
+        while not await visit.silent():
+            packet = await visit.next(Publish)
+            waiting.append(packet)
+            seen.append(int(packet.payload))
+            assert len(waiting) <= most
+        assert waiting, "the uplink sends less than it may"
+        one = waiting.pop(0)
+        if one.qos == 1:
+            visit.send(Puback(one.packet_id))
+        else:
+            visit.send(Pubrec(one.packet_id))
+            assert await visit.next(Pubrel) == Pubrel(one.packet_id)
+            assert await visit.silent(), "PUBREC frees no room, PUBCOMP does"
+            visit.send(Pubcomp(one.packet_id))
+        done += 1
+    return seen
+
+
+@pytest.mark.parametrize("most", [1, 10])
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_the_receive_maximum_of_the_remote_is_never_exceeded(remote: Remote, span: Spans, most: int, qos: int) -> None:
+    bridge = span()
+    bridge.land(25, qos=qos)
+    visit = await remote.accept(receive_maximum=most)
+    assert await drain(visit, 25, most) == list(range(25))
+    await until(lambda: bridge.outboxes[0].delivered == 25)
+
+
+async def test_a_receive_maximum_that_has_shrunk_holds_for_what_is_sent_again_too(remote: Remote, span: Spans) -> None:
+    bridge = span()
+    bridge.land(100)
+    visit = await remote.accept()
+    await visit.publishes(100)
+    visit.cut()
+    again = await remote.accept(session_present=True, receive_maximum=3)
+    assert await drain(again, 100, 3) == list(range(100))
+    await until(lambda: bridge.outboxes[0].delivered == 100)
+
+
+async def test_a_whole_window_is_sent_again_in_order_and_new_rows_follow(remote: Remote, span: Spans) -> None:
+    bridge = span()
+    bridge.land(300)
+    visit = await remote.accept()
+    await visit.publishes(300)
+    visit.cut()
+    await until(lambda: not bridge.uplink.connected)
+    bridge.land(5)
+    again = await remote.accept(session_present=True)
+    publishes = await again.publishes(305)
+    assert [int(one.payload) for one in publishes] == list(range(305))
+    assert [one.dup for one in publishes] == [True] * 300 + [False] * 5
+
+
+async def test_a_message_larger_than_the_remote_takes_is_dropped_and_counted_and_the_others_flow(
+    remote: Remote, span: Spans
+) -> None:
+    bridge = span()
+    visit = await remote.accept(maximum_packet_size=500)
+    bridge.land(1)
+    bridge.land(1, content_type="x" * 600)
+    bridge.land(1)
+    assert [int(one.payload) for one in await visit.publishes(2)] == [0, 2]
+    assert bridge.outboxes[0].dropped == {"too-large": 1}
+    assert bridge.sums_hold
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_message_that_became_too_large_while_it_was_in_flight_does_not_block_the_bridge(
+    remote: Remote, span: Spans, qos: int
+) -> None:
+    bridge = span()
+    visit = await remote.accept()
+    bridge.land(1, qos=qos)
+    bridge.land(1, qos=qos, content_type="x" * 600)
+    bridge.land(1, qos=qos)
+    await visit.publishes(3)
+    visit.cut()
+    again = await remote.accept(session_present=True, maximum_packet_size=500)
+    assert [int(one.payload) for one in await again.publishes(2)] == [0, 2]
+    assert bridge.outboxes[0].dropped == {"refused-0x95": 1}
+    assert bridge.uplink.in_flight == 2
+    assert bridge.sums_hold
+
+
+async def test_over_3_1_1_no_more_than_20_qos_2_messages_are_in_flight(remote: Remote, span: Spans) -> None:
+    bridge = span(version=4)
+    bridge.land(50, qos=2)
+    visit = await remote.accept()
+    assert await drain(visit, 50, 20) == list(range(50))
+    await until(lambda: bridge.outboxes[0].delivered == 50)
+
+
+async def test_two_routes_share_the_window_turn_by_turn(remote: Remote, span: Spans) -> None:
+    bridge = span(routes=2)
+    bridge.land(1000, route=0)
+    bridge.land(5, route=1)
+    visit = await remote.accept(receive_maximum=4)
+    topics = []
+    for _ in range(24):
+        packet = await visit.next(Publish)
+        topics.append(packet.topic)
+        visit.send(Puback(packet.packet_id))
+    assert topics.count("t1") == 5, "the backlog of one route starves the other"
+
+
+async def test_a_refused_message_is_dropped_and_counted_and_the_others_flow(remote: Remote, span: Spans) -> None:
+    bridge = span()
+    bridge.land(2)
+    bridge.land(1, qos=2)
+    visit = await remote.accept()
+    await visit.publishes(3)
+    visit.send(Puback(1, Reason.NOT_AUTHORIZED), Puback(2), Pubrec(3, Reason.QUOTA_EXCEEDED))
+    await until(lambda: bridge.outboxes[0].depth == 0)
+    assert bridge.outboxes[0].delivered == 1
+    assert bridge.outboxes[0].dropped == {"refused-0x87": 1, "refused-0x97": 1}
+    assert bridge.uplink.in_flight == 0
+
+
+async def test_the_keep_alive_of_the_server_counts_and_a_silent_server_is_left(remote: Remote, span: Spans) -> None:
+    bridge = span(keep_alive=60)
+    visit = await remote.accept(server_keep_alive=1)
+    assert (await visit.next(Pingreq)) == Pingreq()
+    while await visit.read() is not None:
+        pass  # more pings, none of them answered
+    await until(lambda: bridge.uplink.status.last_error is not None)
+    assert "silent" in str(bridge.uplink.status.last_error)
+
+
+async def test_without_a_keep_alive_nobody_pings(remote: Remote, span: Spans) -> None:
+    span(keep_alive=0)
+    visit = await remote.visit()
+    assert (await visit.next(Connect)).keep_alive == 0
