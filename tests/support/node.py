@@ -168,6 +168,10 @@ class NodeProcess:
     def jvm(self) -> psutil.Process:
         return self._one(lambda command: "org.apache.spark.deploy.SparkSubmit" in command)
 
+    def source_reader(self) -> psutil.Process:
+        """The Python process beside the JVM that plans batches."""
+        return self._one(lambda command: "python_streaming_source_runner" in command)
+
     def worker(self) -> psutil.Process:
         """A Python worker that runs tasks: a child of Spark's worker daemon."""
         return until(self._worker, "a Python worker runs", detail=lambda: [_command(each) for each in self.family()])
@@ -175,7 +179,7 @@ class NodeProcess:
     def _worker(self) -> psutil.Process | None:
         for process in self.family():
             parent = next((each for each in self.family() if each.pid == process.ppid()), None)
-            if parent is not None and "pyspark.daemon" in _command(parent) and "pyspark.daemon" in _command(process):
+            if parent is not None and all("pyspark.daemon pyspark.worker" in _command(each) for each in (parent, process)):
                 return process
         return None
 
