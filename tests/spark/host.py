@@ -77,6 +77,9 @@ class Host:
             data_dir, self.rules, master=master, conf=conf or {}, max_rows=max_rows, max_bytes=max_bytes
         )
         self.supervisor = Supervisor(settings, self.gate, self.service)
+        self._asked = asyncio.Event()
+        report = self.service.on_report
+        self.service.on_report = lambda epoch, state, reason: (report(epoch, state, reason), self._asked.set())[0]
         self._changed = asyncio.Event()
         self.supervisor.on_change = lambda state: self._changed.set()
 
@@ -90,6 +93,11 @@ class Host:
         while not self.supervisor.ready:
             self._changed.clear()
             await self._changed.wait()
+
+    async def asked_for_rows(self) -> None:
+        """Return when the query looks for rows the next time."""
+        self._asked.clear()
+        await self._asked.wait()
 
     async def consumed(self, offset: int | None = None) -> None:
         """Return when everything below the offset (default: everything appended so far) is in the outboxes."""

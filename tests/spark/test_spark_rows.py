@@ -98,7 +98,6 @@ async def test_what_has_crossed_leaves_the_journal(host: Host) -> None:
     host.append(stored_rows(numbered(1), ["t"], ["a"]))
     await crossed(host)
     assert payloads(host.take("a")) == [*numbered(10), *numbered(1)]
-    # The reader releases a batch when it looks for the next one.
     async with asyncio.timeout(PATIENCE):
-        while host.log.weight:
-            await asyncio.sleep(0.01)
+        while host.log.weight:  # the reader releases a batch before it looks for the next one
+            await host.asked_for_rows()

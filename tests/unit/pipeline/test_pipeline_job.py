@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def test_a_range_is_split_into_contiguous_parts_none_needlessly_small(start: int
     assert 1 <= len(parts) <= tasks
     assert parts[0][0] == start
     assert parts[-1][1] == start + rows
-    assert all(a[1] == b[0] for a, b in zip(parts, parts[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(parts))
     assert len(parts) == 1 or min(high - low for low, high in parts) >= MIN_ROWS_PER_TASK
 
 
