@@ -34,7 +34,7 @@ def pids(host: Host, matching: str) -> list[int]:
 
 def workers(host: Host) -> list[int]:
     """The task workers, without the daemon that forks them."""
-    daemon, *forked = sorted(pids(host, "pyspark.daemon pyspark.worker"))
+    _daemon, *forked = sorted(pids(host, "pyspark.daemon pyspark.worker"))
     return forked
 
 
