@@ -68,12 +68,12 @@ class Node:
         limits = self.settings.queued_messages
         pushes = [self._doors[route.id] for route in self._routes if route.direction == "push"]
         self.broker = Broker(self._engine, self._journal, pushes, limits.max_queued_messages, limits.max_queue_bytes)
-        self._gate.on_commit = lambda _: self.broker.journal_has_room()
+        self._gate.on_commit = self._journal_has_room
         self._start_engines()
         for bridge in self.settings.bridges:
             routes = [route for route in self._routes if route.bridge == bridge.id]
             pulls = [self._doors[route.id] for route in routes if route.direction == "pull"]
-            service = BridgeService(bridge, routes, self._outboxes, pulls, self._engine, self.broker.publish)
+            service = BridgeService(bridge, routes, self._outboxes, pulls, self._engine, self._journal, self.broker.publish)
             self._bridges.append(service)
         try:
             for listener in self.settings.listeners:
@@ -116,6 +116,11 @@ class Node:
                 max_bytes=pipeline.max_bytes_per_batch,
             )
             self._supervisor = Supervisor(settings, self._gate, self._service)
+
+    def _journal_has_room(self, _: str) -> None:
+        self.broker.journal_has_room()
+        for service in self._bridges:
+            service.journal_has_room()
 
     def _inline_wake(self) -> None:
         if not self._inline_due:

@@ -15,6 +15,7 @@ from bridgehead.link.gathering import Gathering, Source
 from bridgehead.pipeline.door import Door, timestamps
 from bridgehead.session.rows import wire_batch
 from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.journal import Journal
 from bridgehead.wire.fields import Reader, write_varint
 from bridgehead.wire.intake import Rows
 from bridgehead.wire.kernels_scan import PROPS_LEN, PROPS_START
@@ -33,10 +34,18 @@ class Consumer:
     """Matches each message against the bridge's own pull filters: once per route, whatever the remote's overlaps do."""
 
     def __init__(
-        self, engine: Engine, doors: list[Door], client_id: str, identified: tuple[str, ...], *, drop_retained: bool
+        self,
+        engine: Engine,
+        journal: Journal,
+        doors: list[Door],
+        client_id: str,
+        identified: tuple[str, ...],
+        *,
+        drop_retained: bool,
     ) -> None:
         self.gathering: Gathering[Source] = Gathering(engine, self._accept)
         self._engine = engine
+        self._journal = journal
         self._doors = doors
         self._client = pa.array([client_id], pa.string())
         self._identified = identified  # filters that overlap, in the order of their subscription identifiers from 1 on
@@ -46,6 +55,11 @@ class Consumer:
         self.unmatched = 0
         self.retained_skipped = 0
         self.copies_skipped = 0
+
+    @property
+    def full(self) -> bool:
+        """The journal takes no more than what is on its way: whoever brings messages waits."""
+        return self._journal.full
 
     def _wanting(self, topic: str) -> _Wanting:
         by = [at for at, each in enumerate(self._identified, 1) if matches(each, topic)]

@@ -14,6 +14,7 @@ from bridgehead.pipeline.door import Door
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Engine
+from bridgehead.storage.journal import Journal
 from bridgehead.storage.outbox import Outbox
 
 
@@ -27,6 +28,7 @@ class BridgeService:
         outboxes: Mapping[str, Outbox],
         pull_doors: list[Door],
         engine: Engine,
+        journal: Journal,
         publish: Callable[[Batch, str], None],
     ) -> None:
         self.id = bridge.id
@@ -37,7 +39,7 @@ class BridgeService:
             for number, route in enumerate(route for route in routes if route.direction == "push")
         ]
         identified = tuple(wish.filter for wish in wishes.subscriptions) if wishes.identified else ()
-        self.consumer = Consumer(engine, pull_doors, bridge.client_id, identified, drop_retained=rule.version < 5)
+        self.consumer = Consumer(engine, journal, pull_doors, bridge.client_id, identified, drop_retained=rule.version < 5)
         self.publishers = [
             LocalPublisher(outboxes[route.id], lambda batch: publish(batch, bridge.client_id))
             for route in routes
@@ -47,6 +49,9 @@ class BridgeService:
 
     def start(self) -> None:
         self.uplink.start()
+
+    def journal_has_room(self) -> None:
+        self.uplink.journal_has_room()
 
     async def stop(self) -> None:
         await self.uplink.stop()

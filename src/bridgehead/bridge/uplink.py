@@ -140,7 +140,7 @@ class Uplink:
     async def stop(self) -> None:
         """Say goodbye, then end; what is unacknowledged stays where it is."""
         self._stopping = True
-        if self._link is not None:
+        if self._link is not None and self._link.opened:
             if self._online:
                 self._link.write(encode(Disconnect(), self.rule.version))
             self._link.close()
@@ -180,6 +180,7 @@ class Uplink:
         self._closed.clear()
         self._stream = PacketStream(from_server=True, version=self.rule.version)
         self._stream.inbound = self._inbound
+        self._stream.greeted = False
         self._error = "the remote broker closed the connection"
         link = Link(self)
         loop = asyncio.get_running_loop()
@@ -192,6 +193,8 @@ class Uplink:
             self._error = f"no answer from {host}:{port}"
         except OSError as error:
             self._error = f"cannot reach {host}:{port}: {error.strerror or error}"
+        except UnicodeError as error:  # a name that DNS cannot express
+            self._error = f"cannot reach {host}:{port}: {error}"
         finally:
             if not link.opened:
                 self._closed.set()
@@ -213,6 +216,8 @@ class Uplink:
             try:
                 await asyncio.wait_for(self._closed.wait(), self._keep_alive / 2 or None)
             except TimeoutError:
+                if self._link is not None and not self._link.reading:
+                    self._last_heard = monotonic()  # whom we do not listen to is not silent
                 if monotonic() - self._last_heard > 1.5 * self._keep_alive:
                     self._error = "the remote broker has been silent for one and a half keep alive intervals"
                     return
@@ -267,24 +272,30 @@ class Uplink:
         self._last_heard = monotonic()
         for item in self._stream.feed(data, end, self._consumer.gathering.intake, 0):
             if isinstance(item, ScanResult):
-                if not self._online:
-                    self._fail(Reason.PROTOCOL_ERROR, "the remote broker sent messages before CONNACK")
-                    return end, 0
                 if len(item.acks):
                     self._acked(item.acks)
                 if item.row_to > item.row_from or item.replies:
                     self._consumer.gathering.received(self, item.replies)
             elif isinstance(item, Fault):
                 self._fail(item.reason, f"the remote broker broke the protocol: {item.text}")
-                return end, 0
             else:
                 self._control(item)
+            if self._link is None or self._link.closing:
+                # Asking for the next item would scan it: the rows of a conversation that is over.
+                return end, 0
         return self._stream.taken, self._stream.need
 
     def reply(self, data: bytes) -> None:
         """Acknowledgements of what the consumer has made safe."""
         if self._online and self._link is not None:
             self._link.write(data)
+            if self._consumer.full:
+                self._link.pause_reading()
+
+    def journal_has_room(self) -> None:
+        """Read on, if there is room again for what comes."""
+        if self._link is not None and not self._consumer.full:
+            self._link.resume_reading()
 
     def _control(self, packet: Packet) -> None:
         if isinstance(packet, Connack) and not self._online:
@@ -318,7 +329,7 @@ class Uplink:
         else:
             self._start_anew()
         self._fresh = False
-        self._online = True
+        self._online = self._stream.greeted = True
         self._backoff.reset()
         self.status.state = "connected"
         self.status.last_error = None

@@ -44,7 +44,7 @@ class Link(asyncio.BufferedProtocol):
         self._filled = 0  # how much of _large holds data
         self._written = 0  # bytes ever handed to the transport
         self._taken = 0  # how many of them the kernel had taken when we last looked
-        self._closing = False
+        self.closing = False  # we have said that it ends
         self._ended = False  # nothing that is still in our write buffer will reach the peer
         self.opened = False
         self.writable = True
@@ -62,7 +62,7 @@ class Link(asyncio.BufferedProtocol):
         if exc is None and not self._ended:
             self._taken = self._written  # a close that ran dry
         # Otherwise the buffer was thrown away before we were told: what we saw last is what we know.
-        self._closing = self._ended = True
+        self.closing = self._ended = True
         self.writable = False
         self._transport = None
         self._owner.link_closed(exc)
@@ -105,7 +105,7 @@ class Link(asyncio.BufferedProtocol):
 
     def write(self, data: Any) -> None:
         """Hand bytes over; they are gone for good only when ``taken`` has passed them."""
-        if self._transport is not None and not self._closing and len(data):
+        if self._transport is not None and not self.closing and len(data):
             self._written += len(data)
             self._transport.write(data)
             self._look()
@@ -134,7 +134,7 @@ class Link(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._look()
-        if not self._closing:
+        if not self.closing:
             self.writable = True
             self._owner.link_writable()
 
@@ -151,12 +151,12 @@ class Link(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Close after what was written has left."""
         if self._transport is not None:
-            self._closing, self.writable = True, False
+            self.closing, self.writable = True, False
             self._transport.close()
 
     def abort(self) -> None:
         """Close at once; what the kernel has not taken is not sent."""
         if self._transport is not None:
             self._look()
-            self._closing, self._ended, self.writable = True, True, False
+            self.closing, self._ended, self.writable = True, True, False
             self._transport.abort()

@@ -43,6 +43,7 @@ class PacketStream:
         self.version = version  # 0 until CONNECT says it
         self.announced = 0  # the version that a CONNECT begins with: known also of one that is refused
         self.inbound = no_inbound_ids() if from_server else np.zeros(0, np.uint8)
+        self.greeted = True  # False: CONNACK has not come, and before it no message may
         self.taken = 0  # how far the last feed came
         self.need = 0  # size of the incomplete packet behind it, 0 if not known
         self._from_server = from_server
@@ -51,7 +52,7 @@ class PacketStream:
         """Items of data[:end] in order. Stop iterating to stop taking; after a Fault nothing follows."""
         self.taken = self.need = 0
         while self.taken < end:
-            if self.version and data[self.taken] >> 4 in (3, 4, 5, 6, 7):
+            if self.version and self.greeted and data[self.taken] >> 4 in (3, 4, 5, 6, 7):
                 run = intake.scan(
                     data, self.taken, end, self.version, conn, self.inbound, MAX_PACKET, from_server=self._from_server
                 )

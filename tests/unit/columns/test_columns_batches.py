@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from making.rows import numbered, outbox_rows, stored_rows
 
 from bridgehead.columns.batches import (
     CONSTANT_ROWS,
@@ -19,6 +18,7 @@ from bridgehead.columns.batches import (
     weight,
 )
 from bridgehead.columns.schema import MESSAGE
+from making.rows import numbered, outbox_rows, stored_rows
 
 ROWS = [
     {"topic": "a", "payload": b"12345"},

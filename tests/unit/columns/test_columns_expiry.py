@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from making.rows import outbox_rows
-
 from bridgehead.columns.expiry import remaining_expiry
+from making.rows import outbox_rows
 
 SECOND = 1_000_000
 
