@@ -54,8 +54,8 @@ class Broker:
         self._next_number = 1
         self._held: set[Connection] = set()  # connections not read from while the journal is full
         self._loop = asyncio.get_running_loop()
-        self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep)
-        self._wills: dict[str, asyncio.TimerHandle] = {}
+        self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep_later)
+        self._wills: dict[str, tuple[asyncio.TimerHandle, Will]] = {}  # of clients that may still come back
 
     # -- the tick -----------------------------------------------------------------------------------------------------
 
@@ -134,9 +134,11 @@ class Broker:
         session.ended_at = None
         connection.session = session
         self.by_client[client_id] = connection
-        pending = self._wills.pop(client_id, None)
-        if pending is not None:
-            pending.cancel()
+        if client_id in self._wills:
+            timer, will = self._wills.pop(client_id)
+            timer.cancel()
+            if not present:
+                self._publish_will(client_id, will)  # its session has ended [MQTT-3.1.2-8]
         if packet.protocol_level == 5:
             properties["shared_subscription_available"] = 0
         return Connack(present, Reason.SUCCESS, properties)
@@ -182,7 +184,7 @@ class Broker:
         assert isinstance(delay, int)
         delay = min(delay, session_expiry)
         if delay:
-            self._wills[client_id] = self._loop.call_later(delay, self._publish_will, client_id, will)
+            self._wills[client_id] = self._loop.call_later(delay, self._publish_will, client_id, will), will
         else:
             self._publish_will(client_id, will)
 
@@ -239,22 +241,26 @@ class Broker:
         name = Reason(reason).name.lower()
         self.refusals[name] = self.refusals.get(name, 0) + 1
 
-    def _sweep(self) -> None:
+    def _sweep_later(self) -> None:
+        self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep_later)
+        self.sweep(monotonic())
+
+    def sweep(self, now: float) -> None:
         """Once a second: silent connections end, sessions past their time are forgotten."""
-        now = monotonic()
         for connection in list(self.connections.values()):
-            if connection.silent_since(now):
+            if connection.lingers(now):
+                connection.link.abort()
+            elif connection.silent_since(now):
                 connection.refuse(Reason.KEEP_ALIVE_TIMEOUT, "silent for longer than its keep alive allows")
         for session in list(self.sessions.values()):
             if session.ended_at is not None and session.expiry != NEVER and now - session.ended_at >= session.expiry:
                 self._discard(session)
-        self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep)
 
     def close(self) -> None:
         """Nobody is served any more; what was acknowledged is in the journal."""
         self.gathering.flush()
         self._sweeper.cancel()
-        for timer in self._wills.values():
+        for timer, _ in self._wills.values():
             timer.cancel()
         for connection in list(self.connections.values()):
             connection.shut()

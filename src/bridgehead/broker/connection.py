@@ -36,6 +36,8 @@ HAVE_RETURN_CODE = (Reason.UNSUPPORTED_PROTOCOL_VERSION, Reason.CLIENT_IDENTIFIE
 
 CONNECT_WITHIN = 10.0
 """Seconds a peer has to say CONNECT."""
+END_WITHIN = 10.0
+"""Seconds a peer has to take our last words."""
 
 
 class Connection:
@@ -52,6 +54,7 @@ class Connection:
         self._stream = PacketStream(from_server=False)
         self._keep_alive = CONNECT_WITHIN  # seconds of silence after which the peer is gone; 0 = none
         self._last_heard = monotonic()
+        self._ending_since: float | None = None  # when the sweep first saw it closing
 
     @property
     def version(self) -> int:
@@ -158,6 +161,12 @@ class Connection:
     def reply(self, data: bytes) -> None:
         if not self.closing:
             self.link.write(data)
+
+    def lingers(self, now: float) -> bool:
+        """True when we have ended it and the peer, given time, does not take what was written before."""
+        if self.closing and self._ending_since is None:
+            self._ending_since = now
+        return self._ending_since is not None and now - self._ending_since >= END_WITHIN
 
     def silent_since(self, now: float) -> bool:
         """True when the peer has been silent for longer than it may; a connection we do not read from is excused."""
