@@ -86,7 +86,9 @@ class Supervisor:
             self._service.freeze()
             if self.ready:
                 await _within(deadline, self._service.at_rest.wait())
-            driver.ask_to_stop()
+                driver.ask_to_stop()
+            else:
+                deadline = clock.monotonic()  # no batch runs: a driver that is still starting would not hear us
             if not await _within(deadline, asyncio.shield(driver.ended)):
                 driver.kill()
                 await driver.ended
