@@ -71,12 +71,15 @@ def demo(
     rate: Annotated[int, typer.Option(help="Messages a second each way.", min=1)] = 200,
     persistence: Annotated[str, typer.Option(help="in-memory or file-native.")] = "in-memory",
     engine: Annotated[str, typer.Option(help="spark or inline.")] = "spark",
+    plant_port: Annotated[int, typer.Option(help="MQTT port of the node plant.", hidden=True)] = 1883,
+    cloud_port: Annotated[int, typer.Option(help="MQTT port of the node cloud.", hidden=True)] = 1884,
+    console_port: Annotated[int, typer.Option(help="Port of plant's console.", hidden=True)] = 8080,
 ) -> None:
     """Two nodes, a bridge between them, a small simulated factory, and a live table of what crosses."""
-    from bridgehead.demo.demo import Demo
+    from bridgehead.demo.demo import Demo, Ports
 
     try:
-        show = Demo(messages, rate, persistence, engine)
+        show = Demo(messages, rate, persistence, engine, Ports(plant_port, cloud_port, console_port))
     except SettingsError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error

@@ -7,6 +7,7 @@ import itertools
 import signal
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +22,29 @@ from bridgehead.demo.table import table
 from bridgehead.settings.load import from_document
 from bridgehead.settings.model import Settings
 
-PLANT_PORT, CLOUD_PORT, CONSOLE_PORT = 1883, 1884, 8080
 TICK = 0.02
 REFRESH = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where the demo listens."""
+
+    plant: int = 1883
+    cloud: int = 1884
+    console: int = 8080
 
 
 class Demo:
     """One showing. With ``messages`` it ends by itself when so many have crossed each way."""
 
-    def __init__(self, messages: int, rate: int, persistence: str, engine: str) -> None:
+    def __init__(self, messages: int, rate: int, persistence: str, engine: str, ports: Ports) -> None:
         self._messages = messages
         self._rate = rate
+        self._ports = ports
         self._directory = tempfile.TemporaryDirectory(prefix="bridgehead-demo-")
         home = Path(self._directory.name)
-        self._cloud_settings, self._plant_settings = _settings(home, persistence, engine)
+        self._cloud_settings, self._plant_settings = _settings(home, persistence, engine, ports)
         self._stop = asyncio.Event()
         self._published = {"push": 0, "pull": 0}
         self._arrivals = {"push": Arrivals(), "pull": Arrivals()}
@@ -62,7 +72,8 @@ class Demo:
         watcher = DemoClient("cloud-dashboard", self._arrivals["push"].batch)
         panel = DemoClient("operator-panel", self._arrivals["pull"].batch)
         machines, control = DemoClient("machines"), DemoClient("control-room")
-        for client, port in ((watcher, CLOUD_PORT), (control, CLOUD_PORT), (panel, PLANT_PORT), (machines, PLANT_PORT)):
+        plant_port, cloud_port = self._ports.plant, self._ports.cloud
+        for client, port in ((watcher, cloud_port), (control, cloud_port), (panel, plant_port), (machines, plant_port)):
             await client.connect(port)
         await watcher.subscribe("cloud/#")
         await panel.subscribe("commands/#")
@@ -92,7 +103,7 @@ class Demo:
         self, way: str, client: DemoClient, source: Iterator[tuple[str, bytes]], bridge_of: Node | None = None
     ) -> None:
         """Keep to the rate; what the window has no room for waits for the next tick."""
-        while bridge_of is not None and not _bridge_connected(bridge_of):
+        while bridge_of is not None and not _bridge_connected(bridge_of):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(TICK)
         start = monotonic()
         limit = self._messages or None
@@ -142,7 +153,8 @@ class Demo:
         return table(snapshot, self._published, self._arrivals, self._rates, self._note(snapshot))
 
     def _note(self, snapshot: dict[str, Any]) -> str:
-        where = f"mqtt 127.0.0.1:{PLANT_PORT} (plant), :{CLOUD_PORT} (cloud); console http://127.0.0.1:{CONSOLE_PORT}"
+        ports = self._ports
+        where = f"mqtt 127.0.0.1:{ports.plant} (plant), :{ports.cloud} (cloud); console http://127.0.0.1:{ports.console}"
         if self._first_crossing is not None:
             return f"{where}\nfirst crossing both ways after {self._first_crossing:.1f} s. Ctrl-C stops."
         pipeline = snapshot["pipeline"]
@@ -151,28 +163,29 @@ class Demo:
 
 
 def _bridge_connected(plant: Node) -> bool:
-    return all(bridge["state"] == "connected" for bridge in plant.view().snapshot()["bridges"].values())
+    bridges = plant.view().snapshot()["bridges"].values()
+    return all(bridge["state"] == "connected" and bridge["subscribed"] for bridge in bridges)
 
 
-def _settings(home: Path, persistence: str, engine: str) -> tuple[Settings, Settings]:
+def _settings(home: Path, persistence: str, engine: str, ports: Ports) -> tuple[Settings, Settings]:
     cloud = {
         "node": "cloud",
         "dataDir": str(home / "cloud"),
-        "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": CLOUD_PORT}],
+        "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": ports.cloud}],
         "console": {"host": "127.0.0.1", "port": 0},
     }
     plant = {
         "node": "plant",
         "dataDir": str(home / "plant"),
-        "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": PLANT_PORT}],
-        "console": {"host": "127.0.0.1", "port": CONSOLE_PORT},
+        "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": ports.plant}],
+        "console": {"host": "127.0.0.1", "port": ports.console},
         "persistence": {"mode": persistence},
         "pipeline": {"engine": engine},
         "bridges": [
             {
                 "id": "cloud",
                 "host": "127.0.0.1",
-                "port": CLOUD_PORT,
+                "port": ports.cloud,
                 "clientId": "plant",
                 "localSubscriptions": [{"filters": ["factory/#"], "destination": "cloud/{#}"}],
                 "remoteSubscriptions": [{"filters": ["commands/#"]}],
