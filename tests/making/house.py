@@ -11,7 +11,7 @@ from bridgehead.storage.memory import MemoryEngine
 class House:
     """A broker, its journal, and one push route for ``out/#`` except ``out/secret/#``."""
 
-    def __init__(self, max_bytes: int = 1 << 30, max_rows: int = 1000) -> None:
+    def __init__(self, max_bytes: int = 1 << 30, max_rows: int = 10_000) -> None:
         self.engine = MemoryEngine()
         self.journal = Journal(self.engine, max_bytes)
         self.log = self.journal.log(SHARED)

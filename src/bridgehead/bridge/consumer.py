@@ -9,13 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridgehead.broker.plans import TopicPlans
 from bridgehead.clock import now_us
 from bridgehead.link.gathering import Gathering, Source
-from bridgehead.pipeline.door import Door, timestamps
+from bridgehead.pipeline.door import Arrived, Door, timestamps
+from bridgehead.pipeline.plans import Rows as Chosen
+from bridgehead.pipeline.plans import TopicPlans, in_order
 from bridgehead.session.rows import wire_batch
 from bridgehead.storage.engine import Changes, Engine
-from bridgehead.storage.journal import Journal
+from bridgehead.storage.journal import Journal, Log
 from bridgehead.wire.fields import Reader, write_varint
 from bridgehead.wire.intake import Rows
 from bridgehead.wire.kernels_scan import PROPS_LEN, PROPS_START
@@ -77,25 +78,22 @@ class Consumer:
         changes = Changes()
         times = timestamps(now_us(), batch.num_rows)
         clients = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, np.int32)), self._client)
-        touched: dict[int, Door] = {}
+        wanted: dict[Door, list[Chosen]] = {}
         for plan, chosen in self._plans.groups(batch.column("topic")):
             if plan.identifier:
                 chosen = self._without_copies(rows, plan.identifier, chosen)
                 if not len(chosen):
                     continue
-            if chosen is None:
-                part, part_times, part_clients = batch, times, clients
-            else:
-                index = pa.array(chosen)
-                part, part_times, part_clients = batch.take(index), times.take(index), clients.take(index)
             if not plan.doors:
-                self.unmatched += part.num_rows
+                self.unmatched += batch.num_rows if chosen is None else len(chosen)
             for door in plan.doors:
-                door.admit(changes, part, part_clients, part_times)
-                touched[id(door.log)] = door
+                wanted.setdefault(door, []).append(chosen)
+        arrived = Arrived(batch, clients, times)
+        for door, parts in wanted.items():
+            door.admit(changes, *arrived.only(in_order(parts)))
         if changes.puts:
             self._engine.write(changes)
-            self._engine.when_synced(lambda: _publish(touched))
+            self._engine.when_synced(lambda: _publish({door.log.name: door.log for door in wanted}))
 
     def _without_copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
         """Of several copies of a message the one that came by this subscription; all, if the remote names none."""
@@ -113,6 +111,6 @@ def _identifiers(rows: Rows, row: int) -> list[int]:
     return found
 
 
-def _publish(touched: dict[int, Door]) -> None:
-    for door in touched.values():
-        door.log.publish()
+def _publish(touched: dict[str, Log]) -> None:
+    for log in touched.values():
+        log.publish()

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridgehead.broker.plans import TopicPlans
 from bridgehead.broker.retained import Retained
 from bridgehead.broker.session import ClientSession
 from bridgehead.broker.tree import TopicTree
 from bridgehead.columns.batches import Batch, constant
 from bridgehead.columns.schema import OUTBOX
-from bridgehead.pipeline.door import Door, timestamps
+from bridgehead.pipeline.door import Arrived, Door, timestamps
+from bridgehead.pipeline.plans import Rows, TopicPlans, in_order
 from bridgehead.storage.engine import Changes
 from bridgehead.wire.packets import Subscription
 
@@ -84,23 +84,24 @@ class Distributor:
         times = timestamps(received_at, batch.num_rows)
         if batch.column("retain").true_count:
             self.retained.keep(_outgoing(batch, times, batch.column("qos"), batch.column("retain")))
+        arrived = Arrived(batch, clients, times)
+        wanted: dict[Door, list[Rows]] = {}
         for plan, rows in self._plans.groups(batch.column("topic")):
-            if rows is None:
-                self._follow(plan, changes, batch, clients, times)
-            else:
-                chosen = pa.array(rows)
-                self._follow(plan, changes, batch.take(chosen), clients.take(chosen), times.take(chosen))
+            for door in plan.doors:
+                wanted.setdefault(door, []).append(rows)
+            for door in plan.excluded:
+                door.exclude(batch.num_rows if rows is None else len(rows))
+            if plan.deliveries:
+                part = arrived.only(rows)
+                for delivery in plan.deliveries:
+                    self._deliver(delivery, part)
+        for door, parts in wanted.items():
+            # All plans of a route together: subscribers to some of its topics do not change the order of the rest.
+            door.admit(changes, *arrived.only(in_order(parts)))
 
-    def _follow(self, plan: Plan, changes: Changes, batch: Batch, clients: pa.DictionaryArray, times: pa.Array) -> None:
-        for door in plan.doors:
-            door.admit(changes, batch, clients, times)
-        for door in plan.excluded:
-            door.exclude(batch.num_rows)
-        for delivery in plan.deliveries:
-            self._deliver(delivery, batch, clients, times)
-
-    def _deliver(self, delivery: Delivery, batch: Batch, clients: pa.DictionaryArray, times: pa.Array) -> None:
+    def _deliver(self, delivery: Delivery, part: Arrived) -> None:
         session = delivery.session
+        batch, clients, times = part
         if delivery.no_local:
             others = pc.not_equal(clients.dictionary_decode(), session.client_id)
             if others.true_count < len(others):

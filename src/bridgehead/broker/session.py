@@ -67,10 +67,10 @@ class ClientSession:
                 batch = batch.take(np.flatnonzero(wire_qos))
                 if batch.num_rows == 0:
                     return
-        if identifiers != self._identifiers_from[-1][1]:
-            self._identifiers_from.append((self.outbox.end, identifiers))
         changes = Changes()
-        self.outbox.land(changes, batch)
+        start = self.outbox.end
+        if self.outbox.land(changes, batch) and identifiers != self._identifiers_from[-1][1]:
+            self._identifiers_from.append((start, identifiers))
         self._engine.write(changes)
         self.outbox.landed()
 

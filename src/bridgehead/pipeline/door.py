@@ -6,6 +6,7 @@ Filters and excludes look only at the topic; whoever distributes asks them once 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,21 @@ class DoorRule:
     persist: bool = True
     hop_limit: int | None = 1  # None: loop prevention is off
     max_qos: int = 2  # of a pull route: what comes in is lowered to this
+
+
+class Arrived(NamedTuple):
+    """What came in one turn: rows of WIRE form, the client of each, its time of arrival."""
+
+    batch: Batch
+    clients: pa.DictionaryArray
+    received_at: pa.Array
+
+    def only(self, rows: npt.NDArray[np.int64] | None) -> Arrived:
+        """The chosen rows, given in rising order; None stands for all."""
+        if rows is None or len(rows) == self.batch.num_rows:
+            return self
+        chosen = pa.array(rows)
+        return Arrived(*(each.take(chosen) for each in self))
 
 
 class Door:

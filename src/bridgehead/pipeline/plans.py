@@ -1,9 +1,12 @@
-"""Plans: what happens to a message, decided once per distinct topic and looked up in columns after that."""
+"""Plans: what happens to a message, decided once per distinct topic and looked up in columns after that.
+
+Used on both sides of the journal's door: by the broker for what clients publish, by a bridge for what its remote sends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +15,7 @@ import pyarrow as pa
 from bridgehead.wire.topics import TopicTable
 
 P = TypeVar("P", bound=Hashable)
+Rows: TypeAlias = npt.NDArray[np.int64] | None
 TOPIC_LIMIT: Final = 100_000
 """Distinct topics remembered; beyond it the table starts anew."""
 
@@ -32,7 +36,7 @@ class TopicPlans(Generic[P]):
         self._table = TopicTable(TOPIC_LIMIT)
         self._plans, self._numbers = [], {}
 
-    def groups(self, topics: pa.Array) -> list[tuple[P, npt.NDArray[np.int64] | None]]:
+    def groups(self, topics: pa.Array) -> list[tuple[P, Rows]]:
         """(plan, rows in order) for every plan among these topics; None stands for all rows."""
         ids, new = self._table.lookup(topics)
         if self._table.generation != self._generation:
@@ -56,3 +60,11 @@ class TopicPlans(Generic[P]):
         if topic_id >= len(self._plan_of_topic):
             self._plan_of_topic = np.resize(self._plan_of_topic, 2 * topic_id)
         self._plan_of_topic[topic_id] = number
+
+
+def in_order(parts: list[Rows]) -> Rows:
+    """Rows of several plans as one selection, in their order of arrival; None stands for all rows."""
+    if len(parts) == 1:
+        return parts[0]
+    chosen = [rows for rows in parts if rows is not None]
+    return np.sort(np.concatenate(chosen))
