@@ -80,6 +80,7 @@ def spark_conf(config: JobConfig, work_dir: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
         "spark.sql.adaptive.enabled": "false",
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.ui.explainMode": "simple",
         "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
