@@ -89,11 +89,13 @@ class Consumer:
             for door in plan.doors:
                 wanted.setdefault(door, []).append(chosen)
         arrived = Arrived(batch, clients, times)
-        for door, parts in wanted.items():
-            door.admit(changes, *arrived.only(in_order(parts)))
-        if changes.puts:
-            self._engine.write(changes)
-            self._engine.when_synced(lambda: _publish({door.log.name: door.log for door in wanted}))
+        try:
+            for door, parts in wanted.items():
+                door.admit(changes, *arrived.only(in_order(parts)))
+        finally:  # whatever a log has given an offset is written, else it could not be read
+            if changes.puts:
+                self._engine.write(changes)
+                self._engine.when_synced(lambda: _publish({door.log.name: door.log for door in wanted}))
 
     def _without_copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
         """Of several copies of a message the one that came by this subscription; all, if the remote names none."""

@@ -21,12 +21,13 @@ from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.clock import monotonic, now_us
 from bridgehead.link.link import Buffer, Link
+from bridgehead.session.rows import unreceive
 from bridgehead.session.sender import Finished, Outgoing, Sender
 from bridgehead.session.stream import Fault, PacketStream, no_inbound_ids
 from bridgehead.storage.outbox import Polled
 from bridgehead.wire.encode import encode
 from bridgehead.wire.frames import encode_acks
-from bridgehead.wire.intake import ScanResult
+from bridgehead.wire.intake import Rows, ScanResult
 from bridgehead.wire.packets import (
     Connack,
     Connect,
@@ -291,6 +292,10 @@ class Uplink:
             self._link.write(data)
             if self._consumer.full:
                 self._link.pause_reading()
+
+    def failed(self, rows: Rows) -> None:
+        unreceive(rows.rows, self._inbound)
+        self._fail(Reason.UNSPECIFIED_ERROR, "what the remote broker sent could not be kept")
 
     def journal_has_room(self) -> None:
         """Read on, if there is room again for what comes."""

@@ -76,10 +76,12 @@ class Broker:
     def _accept(self, batch: Batch, clients: pa.DictionaryArray) -> None:
         changes = Changes()
         self.received_rows += batch.num_rows
-        self.distributor.distribute(changes, batch, clients, now_us())
-        if changes.puts:
-            self._engine.write(changes)
-            self._engine.when_synced(self._journal_safe)
+        try:
+            self.distributor.distribute(changes, batch, clients, now_us())
+        finally:  # whatever a log has given an offset is written, else it could not be read
+            if changes.puts:
+                self._engine.write(changes)
+                self._engine.when_synced(self._journal_safe)
         dirty, self.distributor.dirty = self.distributor.dirty, {}
         for session in dirty.values():
             self.pump(session)

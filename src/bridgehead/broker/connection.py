@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from bridgehead.clock import monotonic
 from bridgehead.link.link import Buffer, Link
+from bridgehead.session.rows import unreceive
 from bridgehead.session.stream import Fault, PacketStream
 from bridgehead.wire.encode import encode
-from bridgehead.wire.intake import ScanResult
+from bridgehead.wire.intake import Rows, ScanResult
+from bridgehead.wire.kernels_scan import CONN
 from bridgehead.wire.packets import (
     Connack,
     Connect,
@@ -161,6 +163,10 @@ class Connection:
     def reply(self, data: bytes) -> None:
         if not self.closing:
             self.link.write(data)
+
+    def failed(self, rows: Rows) -> None:
+        unreceive(rows.rows[rows.rows[:, CONN] == self.number], self._stream.inbound)
+        self.refuse(Reason.UNSPECIFIED_ERROR, "its messages could not be kept")
 
     def lingers(self, now: float) -> bool:
         """True when we have ended it and the peer, given time, does not take what was written before."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
-from bridgehead.storage.engine import Engine
 from bridgehead.wire.intake import Intake, Rows
+
+log = logging.getLogger(__name__)
 
 INTAKE_BYTES: Final = 32 * 1024 * 1024
 """A turn ends early when this much has come in: a batch stays far below Arrow's 2 GiB."""
@@ -18,6 +20,15 @@ class Source(Protocol):
 
     def reply(self, data: bytes) -> None: ...
 
+    def failed(self, rows: Rows) -> None:
+        """Some of these rows were yours and could not be kept: end, so that they come again."""
+
+
+class Keeper(Protocol):
+    """Who knows when what was written is safe: a storage engine."""
+
+    def when_synced(self, callback: Callable[[], None]) -> None: ...
+
 
 S = TypeVar("S", bound=Source)
 
@@ -25,7 +36,7 @@ S = TypeVar("S", bound=Source)
 class Gathering(Generic[S]):
     """Collects scanned runs; ``accept`` gets their rows, and the replies leave when the engine says that they are safe."""
 
-    def __init__(self, engine: Engine, accept: Callable[[Rows, list[S]], None]) -> None:
+    def __init__(self, engine: Keeper, accept: Callable[[Rows, list[S]], None]) -> None:
         self.intake = Intake()
         self._engine = engine
         self._accept = accept
@@ -51,7 +62,15 @@ class Gathering(Generic[S]):
             return
         runs, self._runs = self._runs, []
         if self.intake.rows_used:
-            self._accept(self.intake.take(), [source for source, _ in runs])
+            rows = self.intake.take()
+            try:
+                self._accept(rows, [source for source, _ in runs])
+            except Exception:
+                # A fault of ours. Without an acknowledgement the senders keep their messages, and bring them again.
+                log.exception("a turn of %d messages could not be kept", len(rows.rows))
+                for source in dict.fromkeys(source for source, _ in runs):
+                    source.failed(rows)
+                return
         self._engine.when_synced(lambda: _reply(runs))
 
 
