@@ -18,8 +18,17 @@ def describe() -> dict[str, str]:
         "python": platform.python_version(),
         "pyspark": _version("pyspark"),
         "mosquitto": _mosquitto(),
-        "command": " ".join(["python -m benchmarks", *sys.argv[1:]]),
+        "command": _command(),
     }
+
+
+def _command() -> str:
+    """As typed, without where the results went."""
+    words = sys.argv[1:]
+    if "--out" in words:
+        at = words.index("--out")
+        del words[at:at + 2]
+    return " ".join(["python -m benchmarks", *words])
 
 
 def _value(file: str, key: str) -> str:

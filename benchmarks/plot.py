@@ -21,7 +21,7 @@ def draw(file: Path, figures: Figures) -> None:
     for place, (system, colour) in enumerate(SYSTEMS.items()):
         found = [figures.find(system, qos) for qos in levels]
         at = [qos + (place - 1) * WIDTH for qos in levels]
-        _bars(speed, at, [r.per_second if r else 0.0 for r in found], colour, "{:,.0f}", NAMES[system])
+        _bars(speed, at, [r.per_second / 1000 if r else 0.0 for r in found], colour, "{:,.0f}", NAMES[system])
         _bars(work, at, [(r.cpu_per_million or 0.0) if r else 0.0 for r in found], colour, "{:.1f}", NAMES[system])
         paced = [figures.find(system, LATENCY_QOS, rate) for rate in LATENCY_RATES]
         spots = [index + (place - 1) * WIDTH for index in range(len(LATENCY_RATES))]
@@ -29,7 +29,7 @@ def draw(file: Path, figures: Figures) -> None:
         _bars(delay, spots, medians, colour, "{:.3g}", NAMES[system])
         tails = [(r.p99_ms or 0.0) if r else 0.0 for r in paced]
         delay.plot(spots, [tail or None for tail in tails], linestyle="none", marker="_", markersize=18, color="black")
-    speed.set(title="messages/s through the bridge", xticks=list(levels), xticklabels=[f"QoS {qos}" for qos in levels])
+    speed.set(title="thousand messages/s through the bridge", xticks=list(levels), xticklabels=[f"QoS {qos}" for qos in levels])
     work.set(title="CPU seconds per million messages", xticks=list(levels), xticklabels=[f"QoS {qos}" for qos in levels])
     delay.set(title=f"latency in ms, QoS {LATENCY_QOS}: median (bar), p99 (line)", yscale="log",
               xticks=list(range(len(LATENCY_RATES))), xticklabels=[f"{rate:,}/s" for rate in LATENCY_RATES])
