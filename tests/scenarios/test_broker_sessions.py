@@ -9,7 +9,7 @@ import pytest
 
 from support.client import VERSIONS, Client, Message
 from support.node import NodeProcess
-from support.raw import connect_packet, read_packet
+from support.raw import connect_packet, packet, read_packet, text
 from support.waiting import until
 
 every_version = pytest.mark.parametrize("version", VERSIONS)
@@ -113,6 +113,30 @@ def test_what_was_not_acknowledged_is_sent_again_with_dup_to_a_resumed_session(
             assert first_byte == 0x30 | qos << 1 | dup << 3
             assert body.endswith(b"once")
     with Client(plain_node.port, version, name, clean=True):
+        pass
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_message_of_qos_2_that_a_client_sends_again_after_a_cut_is_delivered_once(
+    plain_node: NodeProcess, name: str, level: int
+) -> None:
+    body = text(name) + b"\x00\x05" + (b"\0" if level == 5 else b"") + b"once"
+    with Client(plain_node.port) as watcher:
+        watcher.subscribe(name)
+        for first_byte, present in ((0x34, 0), (0x3C, 1)):
+            with socket.create_connection(("127.0.0.1", plain_node.port), timeout=60) as raw:
+                raw.sendall(connect_packet(level, name, clean=False))
+                assert read_packet(raw)[1][0] == present
+                raw.sendall(packet(first_byte, body))
+                assert read_packet(raw) == (0x50, b"\x00\x05")
+                if present:
+                    raw.sendall(b"\x62\x02\x00\x05")
+                    assert read_packet(raw) == (0x70, b"\x00\x05")
+                    raw.sendall(b"\x62\x02\x00\x05")  # again: MQTT 5 can say that it knows nothing of it any more
+                    assert read_packet(raw) == (0x70, b"\x00\x05" + (b"\x92" if level == 5 else b""))
+        watcher.wait_for(1)
+        assert [message.payload for message in watcher.barrier()] == [b"once"]
+    with Client(plain_node.port, client_id=name, clean=True):
         pass
 
 

@@ -23,6 +23,10 @@ VICTIMS: dict[str, Callable[[NodeProcess], psutil.Process]] = {
 }
 
 
+ROUNDS = {"Python worker": 5, "source reader": 2}  # cheap ones die more than once: between batches, in the middle of one
+NEW_DRIVER = ("JVM", "driver")  # without these there is no query left: the node starts a new driver
+
+
 @pytest.fixture(scope="module")
 def node(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     bridge = {
@@ -59,9 +63,14 @@ def test_a_killed_part_of_the_pipeline_costs_no_message(
         return all(len(numbers(to, stream.topic)) > mark for (stream, to), mark in zip(streams, marks, strict=True))
 
     until(lambda: all_past([100] * 4), "messages flow", detail=node.log)
-    VICTIMS[victim](node).kill()
-    sent_by_then = [stream.sent for stream, _ in streams]
-    until(lambda: all_past(sent_by_then), "messages published after the kill flow", detail=node.log)
+    starts = node.status()["pipeline"]["starts"]
+    for _ in range(ROUNDS.get(victim, 1)):
+        process = VICTIMS[victim](node)
+        process.kill()
+        wait_gone([process])
+        sent_by_then = [stream.sent for stream, _ in streams]
+        until(lambda marks=sent_by_then: all_past(marks), "messages published after the kill flow", detail=node.log)
+    assert (node.status()["pipeline"]["starts"] > starts) == (victim in NEW_DRIVER)
     expected = [list(range(stream.stop())) for stream, _ in streams]
     node.wait_drained()
     for target in (ends["push"][1], ends["pull"][1]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -47,14 +48,13 @@ class Mosquitto:
 
     def kill(self) -> None:
         """Gone without a word, as after a power cut."""
-        self._end(lambda process: process.kill())
+        self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        self._end(lambda process: process.terminate())
+        self._end(signal.SIGTERM)
 
-    def _end(self, how: object) -> None:
+    def _end(self, by: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is not None:
-            assert callable(how)
-            how(process)
+            process.send_signal(by)
             process.wait(30)
