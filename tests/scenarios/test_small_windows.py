@@ -16,7 +16,9 @@ MESSAGES = 3000
 
 @pytest.mark.mosquitto
 @pytest.mark.parametrize("version", [5, "3.1.1"])
-def test_a_burst_at_qos_2_into_a_remote_with_mosquittos_default_window_arrives_whole(tmp_path: Path, version: int | str) -> None:
+def test_a_burst_at_qos_2_into_a_remote_with_mosquittos_default_window_arrives_whole(
+    tmp_path: Path, version: int | str
+) -> None:
     remote = Mosquitto(tmp_path / "remote", window=MOSQUITTOS_DEFAULT).start()
     node = NodeProcess(
         tmp_path / "node",
