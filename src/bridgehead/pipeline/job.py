@@ -91,9 +91,10 @@ class Driver:
         log_config = sparkconf.write_log_config(Path(self._config.data_dir), self._work_dir)
         self._jvm = jvm.start(self._config.java_home, conf, log_config, self._work_dir)
         threading.Thread(target=self._watch_jvm, name="jvm", daemon=True).start()
+        self._tasks = sparkconf.tasks_of(self._config.master, conf)
         self._spark = SparkSession.builder.getOrCreate()
         query.register(self._spark)
-        self._tasks = sparkconf.tasks_of(self._config.master, conf)
+        query.warm_up(self._spark, self._tasks)
 
     def _run_query(self) -> str:
         """Run a query until it ends or a stop is asked for; the reason why it ended."""

@@ -9,8 +9,10 @@ Both begin at the consumed offset, so what they write down is never read again: 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
+from bridgehead.columns.batches import Batch
 from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.jobconfig import JobConfig
 from bridgehead.pipeline.scan import ScanSource, rules_option
@@ -26,6 +28,18 @@ _LAZY_PROGRESS: Final = {
 def register(spark: Any) -> None:
     spark.dataSource.register(JournalSource)
     spark.dataSource.register(ScanSource)
+
+
+def warm_up(spark: Any, tasks: int) -> None:
+    """Start the Python workers and let them import what they need, so that the first row does not wait for it."""
+
+    def imported(batches: Iterator[Batch]) -> Iterator[Batch]:
+        from bridgehead.pipeline.task import settle_worker
+
+        settle_worker()
+        yield from batches
+
+    spark.range(0, tasks, 1, tasks).mapInArrow(imported, "id bigint").collect()
 
 
 def start_scan(spark: Any, config: JobConfig, tasks: int, checkpoint: str) -> Any:
