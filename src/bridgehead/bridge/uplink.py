@@ -1,30 +1,26 @@
 """The uplink: the one MQTT connection of a bridge to its remote broker, from CONNECT to the next attempt.
 
-The session state (packet ids in flight, QoS 2 ids received) lives here and outlives connections. On reconnect: unacknowledged
-rows first, with DUP, then tier 2, then tier 1. If the remote has lost the session, everything unacknowledged is sent again as
-new, in order, and counted as possibly doubled.
+The conversation: connecting, keep alive, what the remote says, subscriptions. What goes out is the business of ``Outgoing``;
+both keep the session's state (packet ids in flight, QoS 2 ids received), which outlives connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from bridgehead.bridge.backoff import Backoff
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
-from bridgehead.clock import monotonic, now_us
+from bridgehead.bridge.outgoing import WINDOW, Outgoing
+from bridgehead.clock import monotonic
 from bridgehead.link.link import Buffer, Link
 from bridgehead.session.rows import unreceive
-from bridgehead.session.sender import Finished, Outgoing, Sender
 from bridgehead.session.stream import Fault, PacketStream, no_inbound_ids
-from bridgehead.storage.outbox import Polled
 from bridgehead.wire.encode import encode
 from bridgehead.wire.frames import encode_acks
 from bridgehead.wire.intake import Rows, ScanResult
@@ -43,14 +39,8 @@ from bridgehead.wire.reason import Reason
 
 log = logging.getLogger(__name__)
 
-WINDOW: Final = 16_384
-"""QoS 1 and 2 messages in flight at most, and the highest packet id of a PUBLISH; the remote may allow fewer."""
-WINDOW_QOS2_V4: Final = 20
-"""MQTT 3.1.1 has no Receive Maximum; mosquitto holds back what exceeds its 20 inbound QoS 2 messages, and drops beyond that."""
 SUBSCRIBE_IDS: Final = 60_000
 """Packet ids of SUBSCRIBE start here: never one that a PUBLISH may have."""
-SEND_ROWS: Final = 4096
-SETTLE_EVERY: Final = 0.005
 CONNECT_WITHIN: Final = 10.0
 CONNACK_WITHIN: Final = 30.0
 STOP_WITHIN: Final = 5.0
@@ -87,24 +77,14 @@ class UplinkRule:
     identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
 
 
-@dataclass(slots=True)
-class _InSocket:
-    """Rows sent without an acknowledgement to come: each is done when the kernel has taken its last byte."""
-
-    forwarder: Forwarder
-    seqs: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]  # the position of each row's last byte among all that were written
-
-
 class Uplink:
     """Connects, reconnects, sends what the forwarders have, hands to the consumer what comes."""
 
     def __init__(self, rule: UplinkRule, forwarders: list[Forwarder], consumer: Consumer) -> None:
         self.rule = rule
         self.status = UplinkStatus()
-        self._forwarders = forwarders
         self._consumer = consumer
-        self._sender = Sender(rule.version, WINDOW, last_id=WINDOW)
+        self.outgoing = Outgoing(rule.bridge, rule.version, forwarders)
         self._inbound = no_inbound_ids()
         self._stopping = False
         self._error = ""  # why the running connection ended, as far as we know
@@ -120,12 +100,6 @@ class Uplink:
         self._connack = asyncio.Event()
         self._closed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._turn = 0  # whose turn it is among the forwarders
-        self._pump_due = False
-        self._in_socket: deque[_InSocket] = deque()
-        self._settler: asyncio.TimerHandle | None = None
-        for forwarder in forwarders:
-            forwarder.outbox.on_waiting = self.wake
 
     @property
     def connected(self) -> bool:
@@ -133,7 +107,7 @@ class Uplink:
 
     @property
     def in_flight(self) -> int:
-        return self._sender.flow.in_flight
+        return self.outgoing.in_flight
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -152,8 +126,7 @@ class Uplink:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._settler is not None:
-            self._settler.cancel()
+        self.outgoing.stop()
         self.status.state = "stopped"
 
     # -- connecting ---------------------------------------------------------------------------------------------------
@@ -254,18 +227,9 @@ class Uplink:
         """What the kernel did not take goes back; tier 2 fills while we are away."""
         if self.status.state != "stopped":
             self.status.state = "disconnected"
-        if self._link is None:
-            return
-        self._settle()
-        unsent: dict[int, list[npt.NDArray[np.int64]]] = {forwarder.number: [] for forwarder in self._forwarders}
-        for run in self._in_socket:
-            unsent[run.forwarder.number].append(run.seqs)
-        self._in_socket.clear()
         self._online = False
         self._link = None
-        for forwarder in self._forwarders:
-            forwarder.return_all(np.concatenate([np.zeros(0, np.int64), *unsent[forwarder.number]]))
-            forwarder.hold()
+        self.outgoing.detach()
 
     # -- what the remote says -----------------------------------------------------------------------------------------
 
@@ -274,7 +238,7 @@ class Uplink:
         for item in self._stream.feed(data, end, self._consumer.gathering.intake, 0):
             if isinstance(item, ScanResult):
                 if len(item.acks):
-                    self._acked(item.acks)
+                    self.outgoing.acked(item.acks)
                 if item.row_to > item.row_from or item.replies:
                     self._consumer.gathering.received(self, item.replies)
             elif isinstance(item, Fault):
@@ -342,7 +306,7 @@ class Uplink:
         log.info("bridge %s: connected to %s", self.rule.bridge, link.peer)
         self._subscribe(link, resumed=packet.session_present)
         self._connack.set()
-        self.pump()
+        self.outgoing.attach(link)
 
     def _apply_limits(self, packet: Connack) -> None:
         window = packet.properties.get("receive_maximum", 65_535)
@@ -351,8 +315,7 @@ class Uplink:
         assert isinstance(window, int)
         assert isinstance(max_packet, int)
         assert isinstance(keep_alive, int)
-        self._sender.flow.window = min(window, WINDOW)
-        self._sender.max_packet = max_packet
+        self.outgoing.limit(window, max_packet)
         self._takes_identifiers = packet.properties.get("subscription_identifier_available", True) is True
         self._keep_alive = float(keep_alive)
 
@@ -362,14 +325,12 @@ class Uplink:
             # would swallow our next message with that id. Releasing every id of the window frees them.
             link.write(encode_acks(PUBREL, np.arange(1, WINDOW + 1, dtype=np.uint16)))
             return
-        self._sender.resume()
+        self.outgoing.resume()
 
     def _start_anew(self) -> None:
         self._inbound = no_inbound_ids()
         self._stream.inbound = self._inbound
-        for owner, seqs in self._sender.forget().items():
-            self.status.possibly_doubled += len(seqs)
-            self._forwarders[owner].return_all(seqs)
+        self.status.possibly_doubled += self.outgoing.start_anew()
 
     def _subscribe(self, link: Link, *, resumed: bool) -> None:
         if not self.rule.subscriptions or (resumed and self.status.subscribed):
@@ -393,107 +354,8 @@ class Uplink:
                 self.status.subscribe_refused[wish.filter] = _describe(reason, packet.properties)
                 log.error("bridge %s: subscribing to %s was refused: %s", self.rule.bridge, wish.filter, reason.name)
 
-    # -- sending ------------------------------------------------------------------------------------------------------
-
-    def wake(self) -> None:
-        """Something may wait in an outbox."""
-        if not self._pump_due:
-            self._pump_due = True
-            asyncio.get_running_loop().call_soon(self.pump)
-
     def link_writable(self) -> None:
-        self.pump()
-
-    def pump(self) -> None:
-        """Send while there is something to send, room in the window and room in the socket; one turn each route."""
-        self._pump_due = False
-        if not self._online:
-            for forwarder in self._forwarders:
-                forwarder.hold()
-            return
-        self._resend()
-        idle = 0
-        while idle < len(self._forwarders) and self._link is not None and self._link.writable and self._sender.room:
-            self._turn = (self._turn + 1) % len(self._forwarders)
-            idle = 0 if self._send_some(self._forwarders[self._turn], self._link) else idle + 1
-        self._settle()
-
-    def _resend(self) -> None:
-        """What was unacknowledged when the last connection ended comes first."""
-        while self._link is not None and self._link.writable and self._sender.resending:
-            chunks, finished = self._sender.resend(lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us())
-            for chunk in chunks:
-                self._link.write(chunk)
-            self._finish(finished)
-            if not chunks:
-                return
-
-    def _send_some(self, forwarder: Forwarder, link: Link) -> bool:
-        polled = forwarder.next(min(self._sender.room, SEND_ROWS))
-        if polled is not None and self.rule.version < 5:
-            polled = self._within_qos2_window(forwarder, polled)
-        if polled is None:
-            return False
-        out = self._sender.send(forwarder.number, polled.first, polled.batch, now_us())
-        link.write(out.data)
-        self._account(forwarder, out, link)
-        return True
-
-    def _account(self, forwarder: Forwarder, out: Outgoing, link: Link) -> None:
-        for reason, seqs in (("expired", out.expired), ("too-large", out.oversized)):
-            if len(seqs):
-                forwarder.outbox.drop(seqs, reason)
-        if len(out.unacknowledged):
-            start = link.written - len(out.data)
-            self._in_socket.append(_InSocket(forwarder, out.unacknowledged, start + out.ends))
-
-    def _within_qos2_window(self, forwarder: Forwarder, polled: Polled) -> Polled | None:
-        qos2 = polled.batch.column("wire_qos").to_numpy(zero_copy_only=False) == 2
-        if not qos2.any():
-            return polled
-        room = WINDOW_QOS2_V4 - self._sender.flow.in_flight_qos2
-        over = np.flatnonzero(np.cumsum(qos2) > max(room, 0))
-        if not len(over):
-            return polled
-        fits = int(over[0])
-        forwarder.give_back(Polled(polled.first + fits, polled.batch.slice(fits)))
-        return Polled(polled.first, polled.batch.slice(0, fits)) if fits else None
-
-    def _settle(self) -> None:
-        """Rows whose last byte the kernel has taken are done."""
-        if self._link is None or not self._in_socket:
-            return
-        taken = self._link.taken
-        while self._in_socket:
-            run = self._in_socket[0]
-            done = int(np.searchsorted(run.ends, taken, side="right"))
-            run.forwarder.outbox.acknowledge(run.seqs[:done])
-            if done < len(run.seqs):
-                run.seqs, run.ends = run.seqs[done:], run.ends[done:]
-                break
-            self._in_socket.popleft()
-        if self._in_socket and self._settler is None:
-            self._settler = asyncio.get_running_loop().call_later(SETTLE_EVERY, self._settle_later)
-
-    def _settle_later(self) -> None:
-        self._settler = None
-        self._settle()
-
-    def _acked(self, acks: npt.NDArray[np.int64]) -> None:
-        replies, finished = self._sender.acked(acks)
-        if self._link is not None:
-            self._link.write(replies)
-        self._finish(finished)
-        self.wake()
-
-    def _finish(self, finished: list[Finished]) -> None:
-        for rows in finished:
-            outbox = self._forwarders[rows.owner].outbox
-            outbox.acknowledge(rows.delivered)
-            if len(rows.refused):
-                for reason in np.unique(rows.reasons):
-                    outbox.drop(rows.refused[rows.reasons == reason], f"refused-{int(reason):#04x}")
-                log.warning("bridge %s: the remote refused %d messages", self.rule.bridge, len(rows.refused))
+        self.outgoing.pump()
 
 
 def _describe(reason: Reason, properties: dict[str, object]) -> str:

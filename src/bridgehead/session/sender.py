@@ -32,7 +32,7 @@ PROPERTIES_AT_MOST: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class Sent:
     """What became of a slice of rows: bytes for the wire, and which rows never go."""
 
     data: Any
@@ -66,7 +66,7 @@ class Sender:
     def room(self) -> int:
         return self.flow.room
 
-    def send(self, owner: int, first: int, batch: Batch, now_us: int, subscription_ids: tuple[int, ...] = ()) -> Outgoing:
+    def send(self, owner: int, first: int, batch: Batch, now_us: int, subscription_ids: tuple[int, ...] = ()) -> Sent:
         """Frames for rows [first, first + n) of an owner's queue; at most ``room`` of them may need an acknowledgement."""
         seqs = np.arange(first, first + batch.num_rows, dtype=np.int64)
         batch, seqs, expiry, expired = _without_expired(batch, seqs, now_us)
@@ -80,11 +80,11 @@ class Sender:
                 batch, seqs, qos = batch.filter(pa.array(fits)), seqs[fits], qos[fits]
                 expiry = expiry[fits] if expiry is not None else None
         if not len(seqs):
-            return Outgoing(b"", seqs, seqs, expired, oversized)
+            return Sent(b"", seqs, seqs, expired, oversized)
         ids = self.flow.take(owner, seqs, qos)
         frames = encode_publishes(batch, self.version, qos, ids, False, expiry=expiry, subscription_ids=subscription_ids)
         alone = qos == 0
-        return Outgoing(frames.data.data, seqs[alone], frames.ends[alone], expired, oversized)
+        return Sent(frames.data.data, seqs[alone], frames.ends[alone], expired, oversized)
 
     def _may_be_oversized(self, batch: Batch) -> bool:
         """Rarely true: a batch that is small as a whole holds no row that is too large for the peer or for MQTT."""
