@@ -34,7 +34,7 @@ def pids(host: Host, matching: str) -> list[int]:
 
 def workers(host: Host) -> list[int]:
     """The task workers, without the daemon that forks them."""
-    _daemon, *forked = sorted(pids(host, "pyspark.daemon pyspark.worker"))
+    _daemon, *forked = sorted(pids(host, "daemon pyspark.worker"))
     return forked
 
 
@@ -65,6 +65,10 @@ class Device:
             )
             self._next += ROWS
             await asyncio.sleep(TICK)
+
+    @property
+    def sent(self) -> int:
+        return self._next
 
     async def stop(self) -> list[bytes]:
         self._task.cancel()
@@ -97,3 +101,19 @@ async def test_killing_it_in_mid_flow_loses_and_doubles_nothing(
 async def test_a_worker_that_is_killed_costs_no_restart_and_the_others_one(host: Host) -> None:
     """After the tests above: a lost task was repeated, a lost JVM and a lost driver were replaced."""
     assert host.supervisor.starts == 3
+
+
+async def test_a_clean_stop_lets_the_running_batch_end_and_leaves_nothing_running(host: Host) -> None:
+    async with asyncio.timeout(PATIENCE):
+        await host.ready()
+        device = Device(host)
+        await host.consumed(host.log.end + 20 * ROWS)
+        running = host.supervisor.driver
+        assert running is not None
+        await host.supervisor.stop(patience=20.0)
+        await device.stop()
+    assert running.ended.result() == 0
+    assert session_members(running.pid) == []
+    assert host.supervisor.state.phase == "stopped"
+    landed = sum(batch.num_rows for route in host.routes for batch in host.take(route))
+    assert landed == host.log.consumed - host.log.end + device.sent

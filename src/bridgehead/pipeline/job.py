@@ -157,8 +157,9 @@ def main() -> None:
     leash.watch_stdin(lambda line: driver.request_stop() if line == "stop" else None)
     try:
         status = driver.run()
-    except StartError as error:
-        print(error, file=sys.stderr, flush=True)
+    except Exception as error:
+        reason = str(error) if isinstance(error, StartError) else reason_of(error)
+        print(reason, file=sys.stderr, flush=True)
         status = CANNOT_START
     # Nothing here needs an orderly end; Spark's takes seconds, and the JVM ends with this process.
     os._exit(status)

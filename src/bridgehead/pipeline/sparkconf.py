@@ -91,7 +91,11 @@ def spark_conf(config: JobConfig, work_dir: Path) -> dict[str, str]:
     if config.conf.get(MESSAGES_CONF) != "true":
         ours |= _FEW_ROWS
     if _LOCAL.match(config.master):
-        ours |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        ours |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.python.daemon.module": "bridgehead.pipeline.daemon",
+        }
     return ours | config.conf
 
 

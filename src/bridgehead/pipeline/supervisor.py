@@ -132,7 +132,10 @@ class Supervisor:
             max_rows=settings.max_rows,
             max_bytes=settings.max_bytes,
         )
-        driver = self.driver = DriverProcess(config, settings.data_dir / "logs" / "driver.log")
+        try:
+            driver = self.driver = DriverProcess(config, settings.data_dir / "logs" / "driver.log")
+        except OSError as error:
+            return f"the driver cannot be started: {error}"
         self.starts += 1
         try:
             status = await asyncio.shield(driver.ended)
