@@ -14,13 +14,12 @@ from bridgehead.storage.segments import FAN, SMALL_ROWS
 from making.rows import numbers, outbox_rows
 
 WAITING, MARKED, DONE = "waiting", "marked", "done"
-SMALL = b"x"
-LARGE = bytes(300_000)
 
 
 class OutboxMachine(RuleBasedStateMachine):
-    @initialize(max_rows=st.sampled_from([5, 100, 10_000]), max_bytes=st.sampled_from([10_000, 1 << 30]))
-    def start(self, max_rows: int, max_bytes: int) -> None:
+    @initialize(limits=st.sampled_from([(10_000, 1 << 30)] * 3 + [(100, 1 << 30), (10_000, 10_000), (5, 10_000)]))
+    def start(self, limits: tuple[int, int]) -> None:
+        max_rows, max_bytes = limits
         self.engine = MemoryEngine()
         self.outbox = Outbox("r", self.engine, max_rows, max_bytes)
         self.max_rows, self.max_bytes = max_rows, max_bytes
@@ -57,13 +56,21 @@ class OutboxMachine(RuleBasedStateMachine):
     def land(self, count: int) -> None:
         self._land(count)
 
-    @rule(count=st.integers(1, 3), times=st.integers(1, 2 * FAN))
+    @rule(count=st.integers(1, 3), times=st.sampled_from([1, FAN // 2, FAN - 1, FAN, 2 * FAN]))
     def land_many_small_ones(self, count: int, times: int) -> None:
         for _ in range(times):
             self._land(count)
 
     @rule(max_rows=st.integers(1, 200))
     def poll(self, max_rows: int) -> None:
+        self._poll(max_rows)
+
+    @rule()
+    def poll_all(self) -> None:
+        while WAITING in self.rows:
+            self._poll(1000)
+
+    def _poll(self, max_rows: int) -> None:
         polled = self.outbox.poll(max_rows)
         if WAITING not in self.rows:
             assert polled is None
@@ -105,6 +112,20 @@ class OutboxMachine(RuleBasedStateMachine):
         self.outbox.drop(np.array(seqs, np.int64), "why")
         self._done(seqs)
         self.dropped += len(seqs)
+
+    @rule()
+    def reset_all(self) -> None:
+        """What a cut does."""
+        self.outbox.reset(np.flatnonzero(np.array(self.rows, object) == MARKED))
+        self.rows = [WAITING if state == MARKED else state for state in self.rows]
+
+    @rule(times=st.integers(1, FAN))
+    def flap(self, times: int) -> None:
+        """What a link does that comes and goes while a little arrives."""
+        for _ in range(times):
+            self._land(1)
+            self.poll_all()
+            self.reset_all()
 
     @rule(data=st.data(), stale=st.booleans())
     def reset(self, data: st.DataObject, stale: bool) -> None:
