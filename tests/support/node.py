@@ -177,11 +177,10 @@ class NodeProcess:
         return until(self._worker, "a Python worker runs", detail=lambda: [_command(each) for each in self.family()])
 
     def _worker(self) -> psutil.Process | None:
-        for process in self.family():
-            parent = next((each for each in self.family() if each.pid == process.ppid()), None)
-            if parent is not None and all("pyspark.daemon pyspark.worker" in _command(each) for each in (parent, process)):
-                return process
-        return None
+        """The daemon forks its workers, so parent and child were started by the same command."""
+        family = [each for each in self.family() if _command(each).endswith("daemon pyspark.worker")]
+        daemons = {each.pid for each in family}
+        return next((each for each in family if _parent(each) in daemons), None)
 
     def _one(self, wanted: Any) -> psutil.Process:
         return until(
@@ -196,6 +195,13 @@ def _command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.Error:
         return ""  # it ended while we looked
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return process.ppid()
+    except psutil.Error:
+        return 0  # it ended while we looked
 
 
 def _runs(process: psutil.Process) -> bool:
