@@ -182,6 +182,8 @@ class Outbox:
             rows = seqs[position:until] - segment.start
             position = max(until, position + 1)
             rows = rows[rows >= 0]
+            if segment.start >= self._touched or not len(rows):
+                continue  # numbers of rows that are gone: nothing here is marked
             marks = self._marks_of(segment)
             rows = rows[marks[rows] == old]
             marks[rows] = new

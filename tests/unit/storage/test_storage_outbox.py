@@ -219,3 +219,14 @@ def test_properties_count_against_the_bounds_like_payloads_do() -> None:
     assert [queue.outbox.poll(100).rows for _ in range(3)] == [4, 4, 2]  # type: ignore[union-attr]
     assert queue.land(10, content_type="c" * 65_000, response_topic="r" * 65_000) == 10
     assert queue.land(1) == 0
+
+
+def test_the_number_of_a_row_that_is_gone_touches_no_other(queue: Queue) -> None:
+    queue.land(1)
+    queue.poll()
+    queue.outbox.acknowledge(seqs(0))
+    queue.land(1)
+    queue.outbox.acknowledge(seqs(0))
+    for _ in range(FAN):
+        queue.land(1)
+    assert queue.poll_all() == list(range(1, FAN + 2))
