@@ -96,7 +96,7 @@ def _user_properties(column: pa.Array, rules: RouteRules) -> pa.Array:
     if not rules.count_hops:
         # A bridge with loop prevention switched off adds nothing, and passes the count on as it came.
         return _joined(own, np.arange(len(own)), offsets, _structs(list(rules.user_properties)), None)
-    is_hop = pc.equal(own.field("key"), HOP_COUNT).to_numpy(zero_copy_only=False)
+    is_hop = _is_hop(own)
     hops = hop_counts(column)
     kept = np.flatnonzero(~is_hop)
     kept_before = np.concatenate(([0], np.cumsum(~is_hop)))
@@ -135,15 +135,21 @@ def hop_counts(column: pa.Array) -> npt.NDArray[np.int64]:
     own = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     if len(own) == 0:
         return hops
-    at = np.flatnonzero(pc.equal(own.field("key"), HOP_COUNT).to_numpy(zero_copy_only=False))
+    at = np.flatnonzero(_is_hop(own))
     if len(at) == 0:
         return hops
     rows = np.searchsorted(offsets - offsets[0], at, side="right") - 1
     first = np.unique(rows, return_index=True)[1]
-    texts = own.field("value").take(pa.array(at[first])).dictionary_encode()
+    texts = own.field("value").take(pa.array(at[first])).fill_null("").dictionary_encode()
     numbers = np.array([_number(text) for text in texts.dictionary.to_pylist()], np.int64)
     hops[rows[first]] = numbers[texts.indices.to_numpy()]
     return hops
+
+
+def _is_hop(pairs: pa.StructArray) -> npt.NDArray[np.bool_]:
+    """Which of these pairs are hop counts; a transform may make pairs without a key."""
+    found: npt.NDArray[np.bool_] = pc.equal(pairs.field("key"), HOP_COUNT).fill_null(False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _number(text: str) -> int:

@@ -1,0 +1,123 @@
+"""The rules of a route, a column at a time, against the same rules a row at a time in plain Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bridgehead.columns.batches import concat
+from bridgehead.columns.schema import MESSAGE, OUTBOX, STORED
+from bridgehead.pipeline.rules import HOP_COUNT, RouteRules, apply, hop_counts, split_routes
+from making.rows import stored_rows
+
+Row = dict[str, Any]
+
+text = st.text("abé☃", max_size=4)
+hop_values = st.sampled_from(["1", "2", "10", "0", "-3", "-1", "x", "", "1.5", "99999999999", "2147483647", "007", "+4", "é"])
+pair = st.one_of(
+    st.fixed_dictionaries({"key": text, "value": text}),
+    st.fixed_dictionaries({"key": st.just(HOP_COUNT), "value": hop_values}),
+)
+row = st.fixed_dictionaries(
+    {
+        "topic": st.text("ab/é", min_size=1, max_size=6),
+        "payload": st.binary(max_size=4),
+        "qos": st.sampled_from([0, 1, 2, None]),
+        "retain": st.booleans(),
+        "received_at": st.integers(0, 10**15),
+        "message_expiry": st.none() | st.integers(0, 2**32 - 1),
+        "payload_format": st.none() | st.integers(0, 1),
+        "content_type": st.none() | text,
+        "response_topic": st.none() | text,
+        "correlation_data": st.none() | st.binary(max_size=3),
+        "user_properties": st.none() | st.lists(pair, max_size=4),
+        "route": st.sampled_from(["r", "s", "t"]),
+    }
+)
+rules = st.builds(
+    RouteRules,
+    route=st.just("r"),
+    destination=st.sampled_from([None, "{#}", "cloud/{#}", "{#}/x", "a{#}b{#}c", "fixed", "é/{#}"]),
+    user_properties=st.lists(st.tuples(text, text), max_size=3).map(tuple),
+    preserve_retain=st.booleans(),
+    max_qos=st.integers(0, 2),
+    persist=st.booleans(),
+    count_hops=st.booleans(),
+)
+
+
+def hop_of(pairs: list[dict[str, str]]) -> int:
+    for one in pairs:
+        if one["key"] == HOP_COUNT:
+            try:
+                value = int(one["value"])
+            except ValueError:
+                return 0
+            return value if abs(value) < 2**31 else 0
+    return 0
+
+
+def twin(one: Row, rule: RouteRules) -> Row:
+    out = {name: one.get(name) for name in OUTBOX.names}
+    if rule.destination is not None:
+        out["topic"] = rule.destination.replace("{#}", one["topic"])
+    qos = 1 if one["qos"] is None else one["qos"]
+    out["qos"] = qos if rule.persist else 0
+    out["wire_qos"] = min(out["qos"], rule.max_qos)
+    out["retain"] = one["retain"] and rule.preserve_retain
+    pairs = [dict(each) for each in one["user_properties"] or []]
+    added = [{"key": key, "value": value} for key, value in rule.user_properties]
+    if rule.count_hops:
+        own = [each for each in pairs if each["key"] != HOP_COUNT]
+        out["user_properties"] = [*own, *added, {"key": HOP_COUNT, "value": str(hop_of(pairs) + 1)}]
+    else:
+        out["user_properties"] = [*pairs, *added]
+    return out
+
+
+def as_given(batch: pa.RecordBatch) -> list[Row]:
+    at = batch.schema.get_field_index("received_at")
+    plain = batch.set_column(at, "received_at", batch.column(at).cast(pa.int64()))
+    found: list[Row] = plain.to_pylist()
+    return found
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(row, min_size=1, max_size=8), rules, st.data())
+def test_the_rules_are_those_of_their_plain_twin(rows: list[Row], rule: RouteRules, data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(rows) - 1))
+    count = data.draw(st.integers(1, len(rows) - first))
+    schema = data.draw(st.sampled_from([STORED, MESSAGE, pa.schema([f for f in STORED if f.name != "client_id"])]))
+    batch = pa.RecordBatch.from_pylist([{name: one.get(name) for name in schema.names} for one in rows], schema=schema)
+    out = apply(batch.slice(first, count), rule)
+    assert out.schema == OUTBOX
+    assert as_given(out) == [twin(one, rule) for one in rows[first : first + count]]
+    out.validate(full=True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(row, min_size=1, max_size=8), st.data())
+def test_the_hop_counts_are_those_of_each_row_also_in_a_slice(rows: list[Row], data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(rows) - 1))
+    column = stored_rows(*rows).column("user_properties").slice(first)
+    assert hop_counts(column).tolist() == [hop_of(one["user_properties"] or []) for one in rows[first:]]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(row, min_size=1, max_size=5), min_size=1, max_size=4), st.booleans(), st.data())
+def test_rows_are_split_by_route_and_keep_their_order(parts: list[list[Row]], plain: bool, data: st.DataObject) -> None:
+    batch = concat([stored_rows(*part) for part in parts])
+    rows = [one for part in parts for one in part]
+    first = data.draw(st.integers(0, len(rows) - 1))
+    batch, rows = batch.slice(first), rows[first:]
+    if plain:
+        at = batch.schema.get_field_index("route")
+        batch = batch.set_column(at, "route", batch.column(at).dictionary_decode())
+    found = dict(split_routes(batch))
+    assert sum(len(part) for part in found.values()) == len(rows)
+    for route, part in found.items():
+        assert part.column("payload").to_pylist() == [one["payload"] for one in rows if one["route"] == route]
+        assert part.column("topic").to_pylist() == [one["topic"] for one in rows if one["route"] == route]
