@@ -112,7 +112,8 @@ class Supervisor:
 
     async def _run_driver(self) -> str:
         """One life of a driver; the reason of its end."""
-        self._set(State("starting"))
+        # Why the last attempt failed stays visible until one succeeds.
+        self._set(State("starting", self.state.reason))
         settings = self._settings
         try:
             java = await asyncio.to_thread(java_home, os.environ, shutil.which, settings.data_dir / "java")

@@ -72,6 +72,16 @@ async def test_without_java_the_reason_is_told_and_the_start_is_tried_again(
     assert not host.supervisor.ready
 
 
+async def test_while_it_is_tried_again_the_reason_of_the_last_failure_stays_visible(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.01)
+    use_java(monkeypatch, None)
+    host.supervisor.start()
+    await state(host, "failed")
+    assert "none found" in (await state(host, "starting")).reason
+
+
 async def test_a_jvm_that_ends_at_once_is_the_reason_and_each_start_has_its_epoch(
     host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
