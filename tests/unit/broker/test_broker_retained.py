@@ -1,0 +1,64 @@
+"""Retained messages: the last one of each topic, bounded."""
+
+from __future__ import annotations
+
+import pytest
+from making.rows import outbox_rows
+
+from bridgehead.broker import retained
+from bridgehead.broker.retained import Retained
+
+
+def keep(store: Retained, *rows: tuple[str, bytes]) -> None:
+    store.keep(outbox_rows(*[{"topic": topic, "payload": payload, "retain": True} for topic, payload in rows]))
+
+
+def found(store: Retained, topic_filter: str) -> dict[str, bytes]:
+    rows = [row for batch in store.matching(topic_filter) for row in batch.to_pylist()]
+    assert len({row["topic"] for row in rows}) == len(rows)
+    return {row["topic"]: row["payload"] for row in rows}
+
+
+def test_the_last_message_of_a_topic_is_kept_also_within_one_batch() -> None:
+    store = Retained()
+    keep(store, ("a", b"1"), ("b", b"2"), ("a", b"3"))
+    assert found(store, "#") == {"a": b"3", "b": b"2"}
+
+
+def test_rows_without_the_flag_are_not_kept() -> None:
+    store = Retained()
+    store.keep(outbox_rows({"topic": "a", "payload": b"1"}, {"topic": "b", "payload": b"2", "retain": True}))
+    assert found(store, "#") == {"b": b"2"}
+
+
+def test_an_empty_message_deletes_and_is_not_kept() -> None:
+    store = Retained()
+    keep(store, ("a", b"1"), ("a", b""), ("b", b""))
+    assert len(store) == 0
+    keep(store, ("a", b""), ("a", b"2"))
+    assert found(store, "a") == {"a": b"2"}
+
+
+def test_filters_choose_what_comes() -> None:
+    store = Retained()
+    keep(store, ("a/1", b"1"), ("a/2", b"2"), ("b", b"3"), ("$sys/x", b"4"))
+    assert found(store, "a/+") == {"a/1": b"1", "a/2": b"2"}
+    assert found(store, "b") == {"b": b"3"}
+    assert found(store, "c") == {}
+    assert found(store, "#") == {"a/1": b"1", "a/2": b"2", "b": b"3"}
+    assert found(store, "$sys/#") == {"$sys/x": b"4"}
+
+
+def test_one_topic_too_many_is_refused_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retained, "RETAINED_LIMIT", 2)
+    store = Retained()
+    keep(store, ("a", b"1"), ("b", b"2"), ("c", b"3"), ("a", b"4"))
+    assert found(store, "#") == {"a": b"4", "b": b"2"}
+    assert store.refused == 1
+
+
+def test_a_kept_row_does_not_keep_its_whole_batch_in_memory() -> None:
+    store = Retained()
+    keep(store, *[(f"t{i}", bytes(1000)) for i in range(100)])
+    [row] = store.matching("t5")
+    assert row.get_total_buffer_size() < 5000
