@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from making.rows import outbox_rows
 
 from bridgehead.broker import retained
 from bridgehead.broker.retained import Retained
+from making.rows import outbox_rows
 
 
 def keep(store: Retained, *rows: tuple[str, bytes]) -> None:

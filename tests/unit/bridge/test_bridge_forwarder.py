@@ -1,0 +1,104 @@
+"""A forwarder: tier 2 is what was polled and not sent; it goes first, and all of it returns at a cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bridgehead.bridge import forwarder as module
+from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.memory import MemoryEngine
+from bridgehead.storage.outbox import Outbox, Polled
+from making.rows import numbered, numbers, outbox_rows
+
+
+class Route:
+    def __init__(self, tier2: int = 10) -> None:
+        self.engine = MemoryEngine()
+        self.outbox = Outbox("r", self.engine, 1000, 1 << 30)
+        self.forwarder = Forwarder(0, self.outbox, tier2)
+        self.next = 0
+
+    def land(self, *sizes: int) -> None:
+        for size in sizes:
+            changes = Changes()
+            self.outbox.land(changes, outbox_rows(*numbered(self.next, size)))
+            self.engine.write(changes)
+            self.outbox.landed()
+            self.next += size
+
+    def take(self, max_rows: int = 100) -> list[int]:
+        polled = self.forwarder.next(max_rows)
+        return numbers(polled.batch) if polled else []
+
+    def take_all(self) -> list[int]:
+        found: list[int] = []
+        while self.forwarder.has_rows:
+            found += self.take()
+        return found
+
+
+def test_while_there_is_no_connection_tier_2_fills_to_its_bound() -> None:
+    route = Route(tier2=5)
+    route.land(3, 3, 3)
+    route.forwarder.hold()
+    assert route.forwarder.tier2 == 5
+    assert route.outbox.in_flight == 5
+    route.forwarder.hold()
+    assert route.forwarder.tier2 == 5
+    assert route.take_all() == list(range(9))
+
+
+def test_tier_2_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIER2_BYTES", 1)
+    route = Route()
+    route.land(1, 1, 1)
+    route.forwarder.hold()
+    assert route.forwarder.tier2 == 1
+
+
+def test_no_more_rows_are_taken_than_asked_for_and_none_is_skipped() -> None:
+    route = Route()
+    route.land(4, 4)
+    route.forwarder.hold()
+    assert [route.take(3), route.take(3), route.take(3), route.take(3)] == [[0, 1, 2], [3], [4, 5, 6], [7]]
+
+
+def test_rows_given_back_go_first_again() -> None:
+    route = Route()
+    route.land(4)
+    polled = route.forwarder.next(4)
+    assert polled is not None
+    route.forwarder.give_back(Polled(polled.first + 1, polled.batch.slice(1)))
+    assert route.forwarder.has_rows
+    assert route.take_all() == [1, 2, 3]
+
+
+def test_at_a_cut_unsent_rows_and_tier_2_wait_in_the_outbox_again_in_order() -> None:
+    route = Route()
+    route.land(2, 2, 2)
+    assert route.take(2) == [0, 1]
+    route.forwarder.hold()
+    route.forwarder.return_all(np.array([1]))
+    assert (route.forwarder.tier2, route.outbox.in_flight) == (0, 1)
+    assert route.take_all() == [1, 2, 3, 4, 5]
+
+
+def test_what_is_held_and_not_sent_is_told_by_the_queues_themselves() -> None:
+    route = Route()
+    route.land(2)
+    assert route.forwarder.has_rows
+    route.forwarder.hold()
+    assert not route.outbox.has_waiting
+    assert route.forwarder.has_rows
+    route.take_all()
+    assert not route.forwarder.has_rows
+
+
+def test_an_empty_return_says_nothing_to_anybody() -> None:
+    route = Route()
+    woken: list[int] = []
+    route.outbox.on_waiting = lambda: woken.append(1)
+    route.forwarder.return_all(np.zeros(0, np.int64))
+    assert woken == []

@@ -1,0 +1,75 @@
+"""The local end of a pull route: its outbox rows become publishes of the local broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bridgehead.bridge.localpublisher import TURN_ROWS, LocalPublisher
+from bridgehead.clock import now_us
+from bridgehead.columns.batches import Batch
+from bridgehead.columns.schema import WIRE
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.memory import MemoryEngine
+from bridgehead.storage.outbox import Outbox
+from making.device import turn
+from making.rows import numbered, outbox_rows
+
+
+class End:
+    def __init__(self) -> None:
+        self.engine = MemoryEngine()
+        self.outbox = Outbox("r", self.engine, 1_000_000, 1 << 30)
+        self.published: list[Batch] = []
+        LocalPublisher(self.outbox, self.published.append)
+
+    def land(self, *rows: dict[str, Any]) -> None:
+        changes = Changes()
+        self.outbox.land(changes, outbox_rows(*rows))
+        self.engine.write(changes)
+        self.outbox.landed()
+
+    def rows(self) -> list[dict[str, Any]]:
+        assert all(batch.schema == WIRE for batch in self.published)
+        return [row for batch in self.published for row in batch.to_pylist()]
+
+
+async def test_rows_are_published_in_order_at_their_wire_qos_and_are_delivered_then() -> None:
+    end = End()
+    end.land(*numbered(0, 3, qos=2, wire_qos=1, retain=True, content_type="t"))
+    end.land(*numbered(3, 2))
+    await turn()
+    await turn()
+    rows = end.rows()
+    assert [int(row["payload"]) for row in rows] == [0, 1, 2, 3, 4]
+    assert (rows[0]["qos"], rows[0]["retain"], rows[0]["content_type"]) == (1, True, "t")
+    assert (end.outbox.delivered, end.outbox.depth) == (5, 0)
+
+
+async def test_a_long_backlog_is_published_turn_by_turn() -> None:
+    end = End()
+    end.land(*[{}] * (2 * TURN_ROWS + 1))
+    await turn()
+    await turn()
+    assert [batch.num_rows for batch in end.published] == [TURN_ROWS, TURN_ROWS, 1]
+
+
+async def test_an_expired_row_is_dropped_and_the_others_lose_the_time_they_waited() -> None:
+    end = End()
+    now = now_us()
+    end.land(
+        {"message_expiry": 5, "received_at": now - 60_000_000},
+        {"message_expiry": 100, "received_at": now - 60_500_000},
+        {"received_at": now - 60_000_000},
+    )
+    await turn()
+    assert [row["message_expiry"] for row in end.rows()] == [40, None]
+    assert (end.outbox.dropped, end.outbox.delivered) == ({"expired": 1}, 2)
+
+
+async def test_nothing_but_expired_rows_publishes_nothing_and_the_next_row_still_comes() -> None:
+    end = End()
+    end.land({"message_expiry": 1, "received_at": 0})
+    end.land({"payload": b"later"})
+    await turn()
+    assert [row["payload"] for row in end.rows()] == [b"later"]
+    assert end.outbox.depth == 0

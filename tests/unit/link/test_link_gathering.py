@@ -1,0 +1,126 @@
+"""One batch per turn: runs are gathered, made safe, then acknowledged; not before, and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bridgehead.link import gathering as module
+from bridgehead.link.gathering import Gathering
+from bridgehead.wire.encode import encode
+from bridgehead.wire.intake import Rows
+from bridgehead.wire.packets import Publish, Pubrel
+from making.device import turn
+
+
+class SlowKeeper:
+    """An engine whose promise is kept when the test says so."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        self.waiting.append(callback)
+
+    def sync(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for callback in waiting:
+            callback()
+
+
+class Sender:
+    def __init__(self, gathering: Gathering[Any], number: int) -> None:
+        self.gathering = gathering
+        self.number = number
+        self.inbound = np.zeros(1 << 16, np.uint8)
+        self.replies = b""
+        self.failures = 0
+
+    def send(self, *packets: Publish | Pubrel) -> None:
+        data = b"".join(encode(packet, 5) for packet in packets)
+        run = self.gathering.intake.scan(data, 0, len(data), 5, self.number, self.inbound)
+        self.gathering.received(self, run.replies)
+
+    def reply(self, data: bytes) -> None:
+        self.replies += data
+
+    def failed(self, rows: Rows) -> None:
+        self.failures += 1
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.keeper = SlowKeeper()
+        self.batches: list[tuple[int, int]] = []
+        self.fault: Exception | None = None
+        self.gathering: Gathering[Sender] = Gathering(self.keeper, self._accept)
+
+    def _accept(self, rows: Rows, sources: list[Sender]) -> None:
+        if self.fault:
+            raise self.fault
+        self.batches.append((len(rows.rows), len(sources)))
+
+
+async def test_runs_of_one_turn_are_one_batch_and_are_acknowledged_when_it_is_safe() -> None:
+    desk = Desk()
+    one, two = Sender(desk.gathering, 1), Sender(desk.gathering, 2)
+    one.send(Publish("a", b"", 1, packet_id=1))
+    two.send(Publish("a", b"", 2, packet_id=2))
+    one.send(Publish("a", b"", 1, packet_id=3))
+    assert desk.batches == []
+    await turn()
+    assert desk.batches == [(3, 3)]
+    assert (one.replies, two.replies) == (b"", b"")
+    desk.keeper.sync()
+    assert (one.replies, two.replies) == (b"\x40\x02\x00\x01\x40\x02\x00\x03", b"\x50\x02\x00\x02")
+
+
+async def test_a_run_without_messages_waits_for_those_before_it() -> None:
+    desk = Desk()
+    one = Sender(desk.gathering, 1)
+    one.send(Publish("a", b"", 2, packet_id=1))
+    desk.gathering.flush()
+    one.send(Pubrel(1))
+    desk.gathering.flush()
+    assert desk.batches == [(1, 1)]
+    desk.keeper.sync()
+    assert one.replies == b"\x50\x02\x00\x01\x70\x02\x00\x01"
+
+
+async def test_a_turn_that_grows_too_large_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "INTAKE_BYTES", 1000)
+    desk = Desk()
+    one = Sender(desk.gathering, 1)
+    one.send(Publish("a", bytes(600)))
+    assert desk.batches == []
+    one.send(Publish("a", bytes(600)))
+    assert desk.batches == [(2, 2)]
+    await turn()
+    assert desk.batches == [(2, 2)]
+
+
+async def test_a_flush_of_nothing_does_nothing() -> None:
+    desk = Desk()
+    desk.gathering.flush()
+    assert desk.keeper.waiting == []
+
+
+async def test_a_turn_that_fails_acknowledges_nothing_tells_each_sender_once_and_the_next_one_works() -> None:
+    desk = Desk()
+    one, two = Sender(desk.gathering, 1), Sender(desk.gathering, 2)
+    desk.fault = ValueError("a fault of ours")
+    one.send(Publish("a", b"", 1, packet_id=1))
+    one.send(Publish("a", b"", 1, packet_id=2))
+    two.send(Publish("a", b"", 1, packet_id=3))
+    await turn()
+    desk.keeper.sync()
+    assert (one.failures, two.failures, one.replies, two.replies) == (1, 1, b"", b"")
+    desk.fault = None
+    one.send(Publish("a", b"", 1, packet_id=4))
+    await turn()
+    desk.keeper.sync()
+    assert desk.batches == [(1, 1)]
+    assert one.replies == b"\x40\x02\x00\x04"

@@ -1,0 +1,100 @@
+"""What a node shows of itself while messages cross it: the sums of every route hold at any moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridgehead.app import Node
+from bridgehead.wire.packets import Puback, Publish
+from making.node import inline_node
+from making.remote import Remote
+from making.rows import numbered, wire_rows
+from making.span import until
+
+
+@pytest.fixture
+async def remote() -> AsyncIterator[Remote]:
+    remote = await Remote().start()
+    yield remote
+    await remote.stop()
+
+
+@pytest.fixture
+async def node(remote: Remote, tmp_path: Path) -> AsyncIterator[Node]:
+    node = inline_node(tmp_path, remote.port)
+    await node.start()
+    yield node
+    await node.stop()
+
+
+def routes(node: Node) -> dict[str, dict[str, Any]]:
+    return {route["direction"]: route for route in node.view().snapshot()["routes"].values()}
+
+
+def sums_hold(node: Node) -> bool:
+    snapshot = node.view().snapshot()
+    waiting = sum(log["waiting"] for log in snapshot["journal"].values())
+    admitted = sum(r["received"] - sum(r["droppedBefore"].values()) for r in snapshot["routes"].values())
+    entered = sum(r["entered"] for r in snapshot["routes"].values())
+    outboxes = all(
+        r["entered"] == r["delivered"] + sum(r["dropped"].values()) + r["depth"] for r in snapshot["routes"].values()
+    )
+    return outboxes and admitted == entered + waiting
+
+
+async def test_a_push_is_seen_at_every_door(node: Node, remote: Remote) -> None:
+    visit = await remote.accept(receive_maximum=2)
+    await visit.granted()
+    node.broker.publish(wire_rows(*numbered(0, 5, topic="out/a"), {"topic": "out/no/b"}, {"topic": "else"}), "machine")
+    assert sums_hold(node)
+    publishes = await visit.publishes(2)
+    assert [(one.topic, one.payload) for one in publishes] == [("up/out/a", b"0"), ("up/out/a", b"1")]
+    push = routes(node)["push"]
+    assert (push["received"], push["droppedBefore"], push["entered"]) == (6, {"excluded": 1}, 5)
+    assert (push["depth"], push["inFlight"], push["tier2"], push["delivered"]) == (5, 2, 0, 0)
+    assert sums_hold(node)
+    for one in publishes:
+        visit.send(Puback(one.packet_id))
+    await until(lambda: routes(node)["push"]["delivered"] == 2)
+    assert sums_hold(node)
+
+
+async def test_a_pull_is_seen_at_every_door(node: Node, remote: Remote) -> None:
+    visit = await remote.accept()
+    await visit.granted()
+    visit.send(*[Publish("in/x", str(i).encode(), 1, packet_id=i + 1) for i in range(3)])
+    await until(lambda: routes(node)["pull"]["delivered"] == 3)
+    snapshot = node.view().snapshot()
+    assert snapshot["bridges"]["cloud"]["received"] == 3
+    assert snapshot["broker"]["received"] == 3, "the local broker has published them"
+    assert sums_hold(node)
+
+
+async def test_while_the_remote_is_away_its_state_and_the_backlog_are_shown(node: Node, remote: Remote) -> None:
+    visit = await remote.accept()
+    await visit.granted()
+    visit.cut()
+    await remote.stop()
+    await until(lambda: node.view().snapshot()["bridges"]["cloud"]["state"] == "disconnected")
+    node.broker.publish(wire_rows(*numbered(0, 4, topic="out/a")), "machine")
+    await until(lambda: routes(node)["push"]["tier2"] == 4)
+    bridge = node.view().snapshot()["bridges"]["cloud"]
+    assert bridge["lastError"]
+    assert bridge["connects"] == 1
+    push = routes(node)["push"]
+    assert (push["depth"], push["inFlight"]) == (4, 0)
+    assert sums_hold(node)
+
+
+async def test_the_snapshot_is_plain_values(node: Node) -> None:
+    assert json.loads(json.dumps(node.view().snapshot()))["node"] == "edge"
+
+
+async def test_a_node_may_be_stopped_twice(node: Node) -> None:
+    await node.stop()
+    await node.stop()
