@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from making.rows import numbered, numbers, wire_rows
 
 from bridgehead.columns.schema import STORED
 from bridgehead.pipeline.door import Arrived, Door, DoorRule, timestamps
@@ -15,6 +14,7 @@ from bridgehead.pipeline.rules import HOP_COUNT
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
 from bridgehead.storage.memory import MemoryEngine
+from making.rows import numbered, numbers, wire_rows
 
 
 def door(**rule: Any) -> Door:
