@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bridgehead.broker.connection import Connection
 from bridgehead.broker.distributor import Distributor, clients_of, single_client
@@ -227,10 +228,11 @@ class Broker:
             if wish.retain_handling == 1 and wish.filter not in self._new_filters:
                 continue
             identifier = session.identifiers[wish.filter]
-            for row in self.distributor.retained.matching(wish.filter):
-                qos = pa.array([min(row.column("qos")[0].as_py(), wish.qos)], pa.int32())
-                at = row.schema.get_field_index("wire_qos")
-                session.queue(row.set_column(at, row.schema.field(at), qos), (identifier,) if identifier else ())
+            rows = self.distributor.retained.matching(wish.filter)
+            if rows is not None:
+                qos = pc.min_element_wise(rows.column("qos"), pa.scalar(wish.qos, pa.int32()))
+                at = rows.schema.get_field_index("wire_qos")
+                session.queue(rows.set_column(at, rows.schema.field(at), qos), (identifier,) if identifier else ())
         self.pump(session)
 
     def unsubscribe(self, connection: Connection, packet: Unsubscribe) -> list[Reason]:

@@ -14,7 +14,8 @@ def keep(store: Retained, *rows: tuple[str, bytes]) -> None:
 
 
 def found(store: Retained, topic_filter: str) -> dict[str, bytes]:
-    rows = [row for batch in store.matching(topic_filter) for row in batch.to_pylist()]
+    batch = store.matching(topic_filter)
+    rows = batch.to_pylist() if batch is not None else []
     assert len({row["topic"] for row in rows}) == len(rows)
     return {row["topic"]: row["payload"] for row in rows}
 
@@ -60,5 +61,24 @@ def test_one_topic_too_many_is_refused_and_counted(monkeypatch: pytest.MonkeyPat
 def test_a_kept_row_does_not_keep_its_whole_batch_in_memory() -> None:
     store = Retained()
     keep(store, *[(f"t{i}", bytes(1000)) for i in range(100)])
-    [row] = store.matching("t5")
+    row = store.matching("t5")
+    assert row is not None
     assert row.get_total_buffer_size() < 5000
+
+
+def test_what_was_overtaken_does_not_stay_in_memory() -> None:
+    store = Retained()
+    for i in range(100):
+        keep(store, *[(f"t{j}", str(i).encode()) for j in range(60)])
+    assert store._rows <= 2 * 60 + retained.OVERTAKEN_AT_LEAST
+    assert found(store, "#") == {f"t{j}": b"99" for j in range(60)}
+
+
+def test_a_topic_of_very_many_levels_is_found_and_costs_no_more_than_its_letters() -> None:
+    store = Retained()
+    deep = "/" * 60_000
+    keep(store, (deep, b"x"), ("a", b"y"))
+    assert found(store, "#") == {deep: b"x", "a": b"y"}
+    assert found(store, "+/#") == {deep: b"x", "a": b"y"}
+    keep(store, (deep, b""))
+    assert found(store, "#") == {"a": b"y"}
