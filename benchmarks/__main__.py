@@ -14,7 +14,7 @@ from benchmarks import machine, page, plot
 from benchmarks.figures import LATENCY_QOS, LATENCY_RATES, MANY, Figures, bounds
 from benchmarks.measure import Bench, Job, Load, Result
 
-SYSTEMS = ("mosquitto", "inline", "spark")
+SYSTEMS = ("mosquitto", "inline", "spark", "messages")
 
 
 def main() -> int:

@@ -11,7 +11,8 @@ LATENCY_QOS = 1
 LATENCY_RATES = (5_000, 20_000)
 MANY = 4   # publishing connections of the second look
 NAMES = {
-    "spark": "Bridgehead through Spark", "inline": "Bridgehead inline", "mosquitto": "Mosquitto's bridge",
+    "spark": "Bridgehead through Spark", "messages": "the same, through the message table",
+    "inline": "Bridgehead inline", "mosquitto": "Mosquitto's bridge",
     "direct": "nothing between (the tools alone)",
 }
 

@@ -52,7 +52,7 @@ def table(figures: Figures) -> str:
     head += [f"p50 / p99 ms at {rate:,}/s" for rate in LATENCY_RATES]
     head += ["lost", "doubled", "out of order"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
-    for system in ("spark", "inline", PEER):
+    for system in ("spark", "messages", "inline", PEER):
         for qos in range(3):
             result = figures.find(system, qos)
             if result is not None:
@@ -100,7 +100,7 @@ def direct_table(figures: Figures) -> str:
 def many_table(figures: Figures) -> str:
     missing = f"not delivered ({QUIET_SECONDS:.0f} s after the last arrival)"
     rows = [["", "QoS", "messages/s", "peak RSS MiB", missing], ["---", *["---:"] * 4]]
-    for system in ("spark", "inline", PEER):
+    for system in ("spark", "messages", "inline", PEER):
         for qos in range(3):
             result = figures.find(system, qos, connections=MANY)
             if result is not None and result.arrived:

@@ -140,22 +140,22 @@ topic bench/# out 2
 """
 
 
-def node(engine: str) -> Callable[[int, Board, Path], contextlib.AbstractContextManager[System]]:
-    """Our node with one push route, in memory, by this engine."""
+def node(name: str, engine: str, conf: dict[str, str] | None = None) -> Callable[[int, Board, Path], contextlib.AbstractContextManager[System]]:
+    """Our node with one push route, in memory, by this engine, Spark with this configuration."""
 
     @contextlib.contextmanager
     def start(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
         program = Path(sys.executable).with_name("bridgehead")
         port, console = free_port(), free_port()
-        file = folder / f"{engine}.yaml"
-        log = folder / f"{engine}.log"
+        file = folder / f"{name}.yaml"
+        log = folder / f"{name}.log"
         file.write_text(yaml.safe_dump({
             "node": "bench",
-            "dataDir": str(folder / f"{engine}-data"),
+            "dataDir": str(folder / f"{name}-data"),
             "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": port}],
             "console": {"host": "127.0.0.1", "port": console},
             "persistence": {"mode": "in-memory"},
-            "pipeline": {"engine": engine},
+            "pipeline": {"engine": engine, "conf": conf or {}},
             "bridges": [{
                 "id": "bench", "host": "127.0.0.1", "port": counter_port,
                 "localSubscriptions": [{"filters": ["bench/#"], "destination": None, "maxQoS": 2}],
@@ -163,9 +163,15 @@ def node(engine: str) -> Callable[[int, Board, Path], contextlib.AbstractContext
         }))
         with running([str(program), "run", "-c", str(file)], log) as child:
             await_none(lambda: unready(console) or unbridged(board), child, log)
-            yield System(engine, port, child.pid, log)
+            yield System(name, port, child.pid, log)
 
     return start
 
 
-STARTERS = {"direct": direct, "mosquitto": mosquitto, "inline": node("inline"), "spark": node("spark")}
+STARTERS = {
+    "direct": direct,
+    "mosquitto": mosquitto,
+    "inline": node("inline", "inline"),
+    "spark": node("spark", "spark"),
+    "messages": node("messages", "spark", {"spark.bridgehead.messages": "true"}),
+}

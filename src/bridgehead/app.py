@@ -27,6 +27,9 @@ from bridgehead.wire import kernels
 
 log = logging.getLogger(__name__)
 
+STAGED_BATCHES: Final = 4
+"""A driver may stage the bytes of so many batches before it commits."""
+
 INLINE: Final = "inline"
 """The log of all routes that run in the node."""
 
@@ -40,7 +43,8 @@ class Node:
         self._engine = MemoryEngine()
         self._journal = Journal(self._engine, settings.journal.max_bytes)
         self._outboxes = {route.id: _outbox(route, self._engine) for route in self._routes}
-        self._gate = Gate(self._engine, self._journal, self._outboxes)
+        staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
+        self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged)
         bridges = {bridge.id: bridge for bridge in settings.bridges}
         self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
         self._rules = {route.id: _rules(route, bridges[route.bridge]) for route in self._routes}
