@@ -29,6 +29,8 @@ PUBREC: Final = 5
 PUBREL: Final = 6
 PROPERTIES_AT_MOST: Final = 1024
 """What a frame holds beyond its columns, generously: header, lengths, subscription identifiers."""
+PROPERTIES_LARGE: Final = 1 << 26
+"""Below this many bytes of properties only a payload can make a packet too large for MQTT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,11 @@ class Sender:
             return bool(batch.nbytes + PROPERTIES_AT_MOST >= self.max_packet)
         topics, _ = column_data(batch.column("topic"))
         payloads, _ = column_data(batch.column("payload"))
-        return bool(topics[-1] - topics[0] > 65_535 or payloads[-1] - payloads[0] > MAX_PACKET - (1 << 26))
+        return bool(
+            topics[-1] - topics[0] > 65_535
+            or payloads[-1] - payloads[0] > MAX_PACKET - PROPERTIES_LARGE
+            or _property_bytes(batch) > PROPERTIES_LARGE
+        )
 
     def acked(self, acks: npt.NDArray[np.int64]) -> tuple[bytes, list[Finished]]:
         """The peer's acknowledgements: bytes due in return, and finished rows by owner."""
@@ -161,6 +167,13 @@ class Sender:
         self._again = self._sent_again = _no_ids()
         _, owners, seqs, _ = self.flow.clear()
         return {int(owner): seqs[owners == owner] for owner in np.unique(owners)}
+
+
+def _property_bytes(batch: Batch) -> int:
+    """What the user properties of these rows may hold; if the batch is a slice, those of its neighbours count too."""
+    pairs = batch.column("user_properties").values
+    texts = (pairs.field(part).buffers()[2] for part in (0, 1))
+    return sum(text.size for text in texts if text is not None)
 
 
 def _no_ids() -> npt.NDArray[np.uint16]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bridgehead.columns.batches import Batch
+from bridgehead.session import sender as module
 from bridgehead.session.sender import RESEND_ROWS, Finished, Sender
 from bridgehead.wire.packets import Packet, Publish, Pubrel
 from making.packets import split
@@ -287,3 +288,17 @@ def test_a_client_of_3_1_1_gets_no_properties() -> None:
     [packet] = peer.send({"payload": b"0", "content_type": "x", "user_properties": [{"key": "k", "value": "v"}]})
     assert isinstance(packet, Publish)
     assert packet.properties == {}
+
+
+def test_a_packet_that_only_its_properties_make_too_large_for_mqtt_is_not_sent_and_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A device can send 256 MiB of properties; the hop count of the bridge is then one too many."""
+    monkeypatch.setattr(module, "MAX_PACKET", 1000)
+    monkeypatch.setattr(module, "PROPERTIES_LARGE", 300)
+    peer = Peer()
+    many = [{"key": "k" * 50, "value": "v" * 50}] * 10
+    sent = peer.send(*numbered(0, 1), *numbered(1, 1, user_properties=many), *numbered(2, 1))
+    assert [number for number, *_ in told(sent)] == [0, 2]
+    assert peer.out.oversized.tolist() == [1]
+    assert peer.sender.flow.in_flight == 2
