@@ -140,7 +140,10 @@ topic bench/# out 2
 """
 
 
-def node(name: str, engine: str, conf: dict[str, str] | None = None) -> Callable[[int, Board, Path], contextlib.AbstractContextManager[System]]:
+Starter = Callable[[int, Board, Path], contextlib.AbstractContextManager[System]]
+
+
+def node(name: str, engine: str, conf: dict[str, str] | None = None) -> Starter:
     """Our node with one push route, in memory, by this engine, Spark with this configuration."""
 
     @contextlib.contextmanager
