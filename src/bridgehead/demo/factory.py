@@ -42,9 +42,10 @@ class Arrivals:
     KEEP = 20_000
 
     def __init__(self) -> None:
-        self.count = 0
-        self._seen: set[int] = set()
+        self.count = 0  # different numbers
         self.doubled = 0
+        self._in_a_row = 0  # every number up to this one has come
+        self._ahead: set[int] = set()  # those beyond it that have
         self._late: list[float] = []
 
     def batch(self, batch: Batch) -> None:
@@ -52,16 +53,23 @@ class Arrivals:
         for payload in batch.column("payload").to_pylist():
             body = json.loads(payload)
             self._late.append((now - body["t"]) / 1000)
-            if body["n"] in self._seen:
-                self.doubled += 1
-            self._seen.add(body["n"])
-        self.count += batch.num_rows
+            self._came(body["n"])
         del self._late[: -self.KEEP]
+
+    def _came(self, number: int) -> None:
+        if number <= self._in_a_row or number in self._ahead:
+            self.doubled += 1
+            return
+        self.count += 1
+        self._ahead.add(number)
+        while self._in_a_row + 1 in self._ahead:
+            self._in_a_row += 1
+            self._ahead.remove(self._in_a_row)
 
     @property
     def missing(self) -> int:
         """Numbers below the highest that came which did not come."""
-        return max(self._seen, default=0) - len(self._seen)
+        return max(self._ahead, default=self._in_a_row) - self._in_a_row - len(self._ahead)
 
     def latency(self) -> tuple[float, float] | None:
         """Median and 99th percentile in milliseconds."""

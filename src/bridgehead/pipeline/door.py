@@ -30,7 +30,6 @@ class DoorRule:
     excludes: tuple[str, ...] = ()
     persist: bool = True
     hop_limit: int | None = 1  # None: loop prevention is off
-    max_qos: int = 2  # of a pull route: what comes in is lowered to this
 
 
 class Arrived(NamedTuple):
