@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -48,7 +47,6 @@ class Broker:
         self.by_client: dict[str, Connection] = {}
         self.received_rows = 0
         self.refusals: dict[str, int] = {}
-        self.on_journal: Callable[[], None] = lambda: None
         self._engine = engine
         self._journal = journal
         self._limits = (max_rows, max_bytes)
@@ -90,7 +88,6 @@ class Broker:
     def _journal_safe(self) -> None:
         for log in self._journal.logs.values():
             log.publish()
-        self.on_journal()
 
     def _hold(self, connections: list[Connection]) -> None:
         """The journal is full: stop reading from those who fill it until there is room."""
@@ -202,30 +199,31 @@ class Broker:
     def pump(self, session: ClientSession) -> None:
         session.pump(now_us())
 
-    def subscribe(self, connection: Connection, packet: Subscribe) -> list[Reason]:
+    def subscribe(self, connection: Connection, packet: Subscribe) -> tuple[list[Reason], set[str]]:
+        """The answer to each subscription, and which filters the session did not have before."""
         session = connection.session
         assert session is not None
         identifier = packet.properties.get("subscription_identifier", 0)
         assert isinstance(identifier, int)
         reasons = []
-        self._new_filters = set()
+        new: set[str] = set()
         for wish in packet.subscriptions:
             if share_of(wish.filter)[0] is not None:
                 reasons.append(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
                 continue
             if self.distributor.subscribe(session, wish, identifier):
-                self._new_filters.add(wish.filter)
+                new.add(wish.filter)
             reasons.append(Reason(wish.qos))
-        return reasons
+        return reasons, new
 
-    def send_retained(self, connection: Connection, packet: Subscribe) -> None:
-        """The retained messages a new subscription is due, after its SUBACK."""
+    def send_retained(self, connection: Connection, packet: Subscribe, new: set[str]) -> None:
+        """The retained messages that subscriptions are due, after their SUBACK."""
         session = connection.session
         assert session is not None
         for wish in packet.subscriptions:
             if wish.filter not in session.subscriptions or wish.retain_handling == 2:
                 continue
-            if wish.retain_handling == 1 and wish.filter not in self._new_filters:
+            if wish.retain_handling == 1 and wish.filter not in new:
                 continue
             identifier = session.identifiers[wish.filter]
             rows = self.distributor.retained.matching(wish.filter)

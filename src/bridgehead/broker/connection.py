@@ -93,8 +93,9 @@ class Connection:
         if isinstance(packet, Connect):
             self._connect(packet)
         elif isinstance(packet, Subscribe):
-            self.link.write(encode(Suback(packet.packet_id, self.broker.subscribe(self, packet)), self.version))
-            self.broker.send_retained(self, packet)
+            reasons, new = self.broker.subscribe(self, packet)
+            self.link.write(encode(Suback(packet.packet_id, reasons), self.version))
+            self.broker.send_retained(self, packet, new)
         elif isinstance(packet, Unsubscribe):
             self.link.write(encode(Unsuback(packet.packet_id, self.broker.unsubscribe(self, packet)), self.version))
         elif isinstance(packet, Disconnect):
