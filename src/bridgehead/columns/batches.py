@@ -50,7 +50,25 @@ def column_data(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.
 def weight(batch: Batch) -> int:
     """Bytes a batch stands for in limits: what its messages bring plus a fixed cost a row."""
     rows: int = batch.num_rows
-    return 64 * rows + sum(int(ends[-1] - ends[0]) for ends in _text_ends(batch)) if rows else 0
+    if not rows:
+        return 0
+    total = 64 * rows + _span(batch.column("topic")) + _span(batch.column("payload"))
+    for name in ("content_type", "response_topic", "correlation_data"):
+        column = batch.column(name)
+        if column.null_count < rows:
+            total += _span(column)
+    lists = batch.column("user_properties")
+    first, last = list_bounds(lists)
+    if first < last:
+        pairs = lists.values
+        total += sum(_span(pairs.field(part), first, last) for part in (0, 1))
+    return total
+
+
+def _span(array: pa.Array, first: int = 0, last: int | None = None) -> int:
+    """The bytes of rows [first, last) of a string or binary column."""
+    ends = np.frombuffer(array.buffers()[1], np.int32)
+    return int(ends[array.offset + (len(array) if last is None else last)] - ends[array.offset + first])
 
 
 def row_ends(batch: Batch) -> npt.NDArray[np.int64]:
@@ -99,6 +117,11 @@ def label(values: list[str], indices: npt.NDArray[np.int32]) -> pa.DictionaryArr
 def concat(batches: list[Batch]) -> Batch:
     """Several batches of one schema as one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def rows_of(batch: Batch, first: int, count: int) -> Batch:
+    """Rows [first, first + count); the whole batch is handed through, because a slice of it costs as much as a small one."""
+    return batch if first == 0 and count == batch.num_rows else batch.slice(first, count)
 
 
 def message_rows(stored: Batch, first_offset: int, partition: int, node: str, bridges: Mapping[str, str]) -> Batch:

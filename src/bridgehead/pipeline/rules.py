@@ -63,8 +63,10 @@ def split_routes(batch: Batch) -> list[tuple[str, Batch]]:
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     names = column.dictionary.to_pylist()
+    if len(names) == 1:
+        return [(names[0], batch)]
     indices = column.indices.to_numpy(zero_copy_only=False)
-    present = [names[0]] if len(names) == 1 else [names[i] for i in np.unique(indices)]
+    present = [names[i] for i in np.unique(indices)]
     if len(present) == 1:
         return [(present[0], batch)]
     return [(name, batch.take(pa.array(np.flatnonzero(indices == names.index(name))))) for name in present]

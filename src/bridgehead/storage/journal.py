@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bridgehead.columns.batches import Batch
+from bridgehead.columns.batches import Batch, rows_of
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.segments import Segments
 
@@ -89,7 +89,7 @@ class Log:
             if segment.start >= end:
                 break
             low, high = max(segment.start, start), min(segment.end, end)
-            pieces.append((low, self._segments.batch(segment).slice(low - segment.start, high - low)))
+            pieces.append((low, rows_of(self._segments.batch(segment), low - segment.start, high - low)))
         return pieces
 
     def consume(self, changes: Changes, end: int) -> None:

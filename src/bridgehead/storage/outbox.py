@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, concat, row_ends
+from bridgehead.columns.batches import Batch, concat, row_ends, rows_of
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.segments import Segment, Segments
 
@@ -119,13 +119,13 @@ class Outbox:
                 low += int(np.argmax(waiting))
                 blocked = marks[low : low + max_rows] != WAITING
                 count = int(np.argmax(blocked)) if blocked.any() else len(blocked)
-                batch = self._segments.batch(segment).slice(low, count)
+                batch = rows_of(self._segments.batch(segment), low, count)
                 if segment.weight > max_bytes:
                     count = _rows_within(batch, max_bytes)
                 marks[low : low + count] = MARKED
                 self.cursor = segment.start + low + count
                 self._touched = max(self._touched, self.cursor)
-                return Polled(segment.start + low, batch.slice(0, count))
+                return Polled(segment.start + low, rows_of(batch, 0, count))
             self.cursor = segment.end
             index += 1
         self.cursor = self.end
