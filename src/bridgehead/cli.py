@@ -23,20 +23,21 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pret
 ConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help="The configuration file (YAML).")]
 
 
-def _settings(config: Path | None) -> Settings:
+def _settings(config: Path | None, *, report: bool = False) -> Settings:
+    """The settings, or every fault and exit 2; the faults go to standard output where they are what was asked for."""
     try:
         return load(config, os.environ) if config is not None else default_settings()
     except SettingsError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(str(error), err=not report)
         count = len(error.faults)
-        typer.echo(f"{config}: {count} fault{'s' if count != 1 else ''}", err=True)
+        typer.echo(f"{config}: {count} fault{'s' if count != 1 else ''}", err=not report)
         raise typer.Exit(2) from error
 
 
 @app.command()
 def check(config: Annotated[Path, typer.Option("-c", "--config", help="The configuration file (YAML).")]) -> None:
     """Validate a configuration file; print every fault with its place (exit 2)."""
-    settings = _settings(config)
+    settings = _settings(config, report=True)
     routes = len(settings.routes())
     typer.echo(f"{config}: node {settings.node}, {len(settings.bridges)} bridges, {routes} routes: good")
 
