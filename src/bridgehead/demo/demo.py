@@ -78,7 +78,7 @@ class Demo:
         await watcher.subscribe("cloud/#")
         await panel.subscribe("commands/#")
         publishing = [
-            asyncio.create_task(self._publish("push", machines, readings())),
+            asyncio.create_task(self._publish("push", machines, readings(), plant)),
             asyncio.create_task(self._publish("pull", control, commands(), plant)),
         ]
         for task in publishing:
@@ -100,10 +100,13 @@ class Demo:
             self._stop.set()
 
     async def _publish(
-        self, way: str, client: DemoClient, source: Iterator[tuple[str, bytes]], bridge_of: Node | None = None
+        self, way: str, client: DemoClient, source: Iterator[tuple[str, bytes]], plant: Node
     ) -> None:
-        """Keep to the rate; what the window has no room for waits for the next tick."""
-        while bridge_of is not None and not _bridge_connected(bridge_of):  # noqa: ASYNC110 - seen from outside
+        """Keep to the rate; what the window has no room for waits for the next tick.
+
+        Begins when Spark runs: what came before would wait for it and show its start as latency.
+        """
+        while not _all_running(plant):  # noqa: ASYNC110 - seen from outside
             await asyncio.sleep(TICK)
         start = monotonic()
         limit = self._messages or None
@@ -162,7 +165,9 @@ class Demo:
         return f"{where}\n{waiting.strip()} … {monotonic() - self._started:.0f} s"
 
 
-def _bridge_connected(plant: Node) -> bool:
+def _all_running(plant: Node) -> bool:
+    if plant.view().unready():
+        return False
     bridges = plant.view().snapshot()["bridges"].values()
     return all(bridge["state"] == "connected" and bridge["subscribed"] for bridge in bridges)
 
