@@ -71,7 +71,6 @@ NOT_YET: dict[str, Accepted] = {
     "bridges[*].bridgeTls": only(None),
     "bridges[*].bridgeWebsocketConfig": only(None),
     "bridges[*].proxy": only(None),
-    "bridges[*].watchdog": only(None),
     "bridges[*].rateLimit": only(None),
     "bridges[*].*Subscriptions[*].destination": Accepted(is_plain_destination, "literal levels and {#}"),
     "bridges[*].*Subscriptions[*].strategy": only(None, "discard"),

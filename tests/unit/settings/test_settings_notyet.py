@@ -34,7 +34,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "bridges[*].bridgeTls": ([{}, {"caFile": "ca.pem"}], [None]),
     "bridges[*].bridgeWebsocketConfig": ([{}], [None]),
     "bridges[*].proxy": (["http://p:1"], [None]),
-    "bridges[*].watchdog": ([30], [None]),
     "bridges[*].rateLimit": ([100], [None]),
     "bridges[*].*Subscriptions[*].destination": (
         ["{1}", "a/{2-3}", "{2-#}", "x{1}y", "${bridge.name}/x", "a/$ENV{X}", "\\{1}", "$ENV\\{X}", "{x}", "{", "a}"],
