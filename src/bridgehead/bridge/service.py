@@ -53,6 +53,8 @@ class BridgeService:
 
     def start(self) -> None:
         self.uplink.start()
+        for publisher in self.publishers:
+            publisher.wake()  # rows of an earlier life may be there
 
     def journal_has_room(self) -> None:
         self.uplink.journal_has_room()
