@@ -46,6 +46,11 @@ class Mosquitto:
         assert process.poll() is None, f"mosquitto ended with status {process.returncode}"
         return self
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """Gone without a word, as after a power cut."""
         self._end(signal.SIGKILL)
