@@ -190,9 +190,10 @@ class Gate:
             self._outboxes[route].land(changes, batch)
             stats.rows_out += batch.num_rows
         stats.batches += 1
-        stats.last_rows = end - log.consumed
-        stats.rows_in += end - log.consumed
+        waiting = log.waiting
         log.consume(changes, end)
+        stats.last_rows = waiting - log.waiting  # not the length of the range: it may have holes
+        stats.rows_in += stats.last_rows
         self._engine.write(changes)
         landed = [self._outboxes[route] for route in dict.fromkeys(route for route, _ in outputs)]
         if landed:

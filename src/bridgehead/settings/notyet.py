@@ -55,8 +55,6 @@ NOT_YET: dict[str, Accepted] = {
     "auth.allowAnonymous": only(True),
     "auth.users": only([]),
     "auth.permissions": only([]),
-    "persistence.mode": only("in-memory"),
-    "persistence.sync": only(True),
     "persistence.minFree": only(256 * 2**20),
     "queuedMessages.strategy": only("discard"),
     "journal.retain.hours": only(0),

@@ -28,7 +28,7 @@ import pyarrow as pa
 from rocksdict import DbClosedError, DBCompressionType, Options, Rdict, WriteBatch
 
 from bridgehead.columns.batches import Batch, weight
-from bridgehead.errors import DamagedError, StartError
+from bridgehead.errors import StartError, StorageError
 from bridgehead.storage.engine import CEILING, Changes, Shape, Shelf
 from bridgehead.storage.keys import LAST_NUMBER, Kind, number_of, numbered_key, shelf_key, shelf_of
 from bridgehead.storage.values import Loose, pack_batch, pack_shape, seal, unpack_batch, unpack_shape, unseal, with_holes
@@ -93,7 +93,7 @@ class RocksEngine:
             raise StartError(f"{directory} does not say which life its offsets belong to")
         try:
             return bytes(unseal(stored, "the incarnation")).decode()
-        except DamagedError as error:
+        except StorageError as error:
             raise StartError(f"{directory}: {error}") from None
 
     def _remove_orphans(self) -> None:
@@ -115,7 +115,7 @@ class RocksEngine:
 
     def write(self, changes: Changes) -> None:
         if self._broken:
-            raise DamagedError("storage has failed: nothing is written any more")
+            raise StorageError("storage has failed: nothing is written any more")
         final = WriteBatch(raw_mode=True)
         ahead: list[tuple[bytes, bytes]] = []
         replaced = bool(changes.drops)  # a merge: its batch takes the place of another one, so both change at once

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridgehead.columns.batches import Batch
-from bridgehead.errors import DamagedError
+from bridgehead.errors import StorageError
 from bridgehead.storage.engine import Shape
 
 Present = npt.NDArray[np.bool_]
@@ -30,7 +30,7 @@ def seal(body: bytes) -> bytes:
 def unseal(value: bytes, what: str) -> memoryview:
     body = memoryview(value)[_CRC.size :]
     if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != zlib.crc32(body):
-        raise DamagedError(f"{what} is damaged: its checksum does not fit")
+        raise StorageError(f"{what} is damaged: its checksum does not fit")
     return body
 
 

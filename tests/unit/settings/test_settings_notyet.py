@@ -18,8 +18,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "auth.allowAnonymous": ([False, "false"], [True, "true"]),
     "auth.users": ([[{"name": "u"}]], [[]]),
     "auth.permissions": ([[{"topic": "a"}]], [[]]),
-    "persistence.mode": (["file-native"], ["in-memory"]),
-    "persistence.sync": ([False], [True]),
     "persistence.minFree": (["1GiB", 0], ["256MiB", 268435456]),
     "queuedMessages.strategy": (["discard-oldest", "refuse"], ["discard"]),
     "journal.retain.hours": ([1], [0]),

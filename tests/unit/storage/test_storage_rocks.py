@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from bridgehead.errors import DamagedError, StartError
+from bridgehead.errors import StartError, StorageError
 from bridgehead.storage import rocks
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
@@ -208,7 +208,7 @@ def test_a_flipped_bit_is_told_and_never_read(tmp_path: Path) -> None:
     db[key] = bytes(value)
     db.close()
     engine = RocksEngine(tmp_path / "store")
-    with pytest.raises(DamagedError, match="batch 4"):
+    with pytest.raises(StorageError, match="batch 4"):
         engine.read(SHELF, 4)
     engine.close()
 
