@@ -48,6 +48,20 @@ STOP_WITHIN: Final = 5.0
 PUBREL: Final = 6
 
 
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    """Acknowledgements belong to the connection their messages came on: on the next one their ids may mean others."""
+
+    uplink: Uplink
+    link: Link
+
+    def reply(self, data: bytes) -> None:
+        self.uplink.reply(data, self.link)
+
+    def failed(self, rows: Rows) -> None:
+        self.uplink.failed(rows)
+
+
 @dataclass(slots=True)
 class UplinkStatus:
     """What a user sees of the connection."""
@@ -257,7 +271,8 @@ class Uplink:
                 if len(item.acks):
                     self.outgoing.acked(item.acks)
                 if item.row_to > item.row_from or item.replies:
-                    self._consumer.gathering.received(self, item.replies)
+                    assert self._link is not None
+                    self._consumer.gathering.received(_Owed(self, self._link), item.replies)
             elif isinstance(item, Fault):
                 self._fail(item.reason, f"the remote broker broke the protocol: {item.text}")
             else:
@@ -267,9 +282,9 @@ class Uplink:
                 return end, 0
         return self._stream.taken, self._stream.need
 
-    def reply(self, data: bytes) -> None:
+    def reply(self, data: bytes, link: Link) -> None:
         """Acknowledgements of what the consumer has made safe."""
-        if self._online and self._link is not None:
+        if self._online and self._link is link:
             self._link.write(data)
             if self._consumer.full:
                 self._link.pause_reading()

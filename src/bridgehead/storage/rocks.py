@@ -61,6 +61,7 @@ class RocksEngine:
             self._db.close()
             raise
         self._sync = sync
+        self.damaged: list[tuple[Shelf, int]] = []  # batches that were found damaged, and are lost
         self._loose: dict[tuple[Shelf, int], Loose] = {}
         self._cache: OrderedDict[tuple[Shelf, int], tuple[Batch, int]] = OrderedDict()
         self._cached = 0  # bytes in the cache
@@ -237,7 +238,11 @@ class RocksEngine:
         value = self._db.get(numbered_key(Kind.BATCH, shelf, number))
         if value is None:
             raise KeyError(name)
-        stored = unpack_batch(value, f"batch {number} of {shelf}")
+        try:
+            stored = unpack_batch(value, f"batch {number} of {shelf}")
+        except StorageError as error:
+            self._failed(error)  # it was sound when we started: the next start finds out what is left
+            raise
         if loose is not None:
             batch = loose.joined(stored)
         else:
@@ -267,8 +272,32 @@ class RocksEngine:
         return iter(sorted(loose.union(number_of(key) for key, _ in self._scan(shelf_key(Kind.INDEX, shelf)))))
 
     def shapes(self, shelf: Shelf) -> Iterator[tuple[int, Shape]]:
+        """Everything is looked at here, once a life: what is damaged is said, counted and taken away, the rest is kept."""
+        damaged = Changes()
         for key, value in self._scan(shelf_key(Kind.INDEX, shelf)):
-            yield number_of(key), unpack_shape(value, f"index entry {number_of(key)} of {shelf}")
+            number = number_of(key)
+            until = "an unknown number of rows"
+            try:
+                shape = unpack_shape(value, "the index entry")
+                until = f"{shape.rows} rows"
+                self._verify(shelf, number)
+            except StorageError as error:
+                log.error("lost by damage: %s of %s from %d on (%s)", until, "/".join(shelf), number, error)
+                self.damaged.append((shelf, number))
+                damaged.drops.append((shelf, number))
+            else:
+                yield number, shape
+        if damaged.drops:
+            self.write(damaged)
+
+    def _verify(self, shelf: Shelf, number: int) -> None:
+        try:
+            value = self._db.get(numbered_key(Kind.BATCH, shelf, number))
+        except Exception as error:  # RocksDB has checksums of its own
+            raise StorageError(str(error)) from None
+        if value is None:
+            raise StorageError("the batch is missing")
+        unseal(value, "the batch")
 
     def state(self, shelf: Shelf) -> Any:
         return self._state.get(shelf)

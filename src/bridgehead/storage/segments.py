@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from bridgehead.columns.batches import Batch, concat, weight
 from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
@@ -82,7 +81,7 @@ class Segments:
         self._starts.append(start)
         changes.puts.append((self._shelf, start, batch))
         if self._engine.durable:
-            segment.stored = pc.max(batch.column("qos")).as_py() > 0
+            segment.stored = bool(batch.column("qos").to_numpy(zero_copy_only=False).any())
             if segment.end > self.ceiling:
                 self.ceiling = changes.state[self._ceiling_name] = segment.end + CEILING_BLOCK
         return segment

@@ -197,20 +197,53 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         RocksEngine(tmp_path / "file" / "store")
 
 
-def test_a_flipped_bit_is_told_and_never_read(tmp_path: Path) -> None:
-    engine = RocksEngine(tmp_path / "store")
-    engine.write(Changes(puts=[(SHELF, 4, outbox_rows(*numbered(0, 3)))]))
-    engine.close()
-    db = raw(tmp_path / "store")
-    key = numbered_key(Kind.BATCH, SHELF, 4)
+def damage(directory: Path, key: bytes) -> None:
+    """Flip one bit of a value."""
+    db = raw(directory)
     value = bytearray(db[key])
-    value[-20] ^= 1
+    value[-2] ^= 1
     db[key] = bytes(value)
     db.close()
+
+
+@pytest.mark.parametrize("kind", [Kind.BATCH, Kind.INDEX])
+def test_a_damaged_batch_is_told_and_counted_and_what_is_behind_it_is_kept(
+    tmp_path: Path, kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = RocksEngine(tmp_path / "store")
+    engine.write(Changes(puts=[(SHELF, first, outbox_rows(*numbered(first, 3))) for first in (0, 3, 6)]))
+    engine.close()
+    damage(tmp_path / "store", numbered_key(kind, SHELF, 3))
+    engine = RocksEngine(tmp_path / "store")
+    assert [number for number, _ in engine.shapes(SHELF)] == [0, 6]
+    assert engine.damaged == [(SHELF, 3)]
+    assert "lost by damage" in caplog.text
+    assert "from 3 on" in caplog.text
+    assert numbers(engine.read(SHELF, 6)) == [6, 7, 8]
+    assert list(engine.numbers(SHELF)) == [0, 6]
+    engine.close()
+
+
+def test_a_batch_that_is_missing_is_told_and_counted(tmp_path: Path) -> None:
+    engine = RocksEngine(tmp_path / "store")
+    engine.write(Changes(puts=[(SHELF, 0, outbox_rows({}))]))
+    del engine._db[numbered_key(Kind.BATCH, SHELF, 0)]
+    assert list(engine.shapes(SHELF)) == []
+    assert engine.damaged == [(SHELF, 0)]
+    engine.close()
+
+
+def test_damage_that_happens_while_we_run_ends_everything_and_is_never_read(engine: RocksEngine) -> None:
+    engine.write(Changes(puts=[(SHELF, 4, outbox_rows(*numbered(0, 3)))]))
+    engine._cache.clear()
+    engine._db[numbered_key(Kind.BATCH, SHELF, 4)] = b"12345"
+    failed: list[BaseException] = []
+    engine.on_failure = failed.append
     with pytest.raises(StorageError, match="batch 4"):
         engine.read(SHELF, 4)
-    engine.close()
+    assert len(failed) == 1
+    with pytest.raises(StorageError, match="nothing is written"):
+        engine.write(Changes(notes=[(SHELF, 1, 1)]))
 
 
 def test_a_large_write_that_was_never_finished_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
