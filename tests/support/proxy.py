@@ -190,7 +190,7 @@ class Proxy:
                     await asyncio.sleep(self._delay)
                 await self._passing.wait()
                 for packet in packets.feed(data):
-                    if pair not in self._pairs:
+                    if pair not in self._pairs or writer.is_closing():
                         return
                     if not self._is_taken(way, packet):
                         self.resent[way] += is_resent(packet)
