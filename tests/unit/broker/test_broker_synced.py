@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from bridgehead.storage.memory import MemoryEngine
 from bridgehead.wire.packets import Puback, Publish, Pubrec
 from making.device import Device, turn
 from making.house import House
-
-
-class SlowEngine(MemoryEngine):
-    """A disk whose sync is in the test's hand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waiting: list[Callable[[], None]] = []
-
-    def when_synced(self, callback: Callable[[], None]) -> None:
-        self.waiting.append(callback)
-
-    def sync(self, count: int) -> None:
-        """So many of those who wait are told, in order."""
-        told, self.waiting = self.waiting[:count], self.waiting[count:]
-        for callback in told:
-            callback()
+from making.slow import SlowEngine
 
 
 @pytest.fixture
@@ -48,7 +29,7 @@ async def test_no_acknowledgement_leaves_before_the_sync(
     device.publish("out/a", b"x", qos=qos)
     await turn()
     assert device.received() == []
-    engine.sync(len(engine.waiting))
+    engine.sync()
     assert device.received() == [answer]
     house.broker.close()
 
@@ -65,7 +46,7 @@ async def test_readers_see_a_message_only_after_its_own_sync(house: House, engin
     engine.sync(first)
     assert house.journalled() == ["out/a"], "what was appended meanwhile is not safe yet"
     assert device.received() == [Puback(1)]
-    engine.sync(len(engine.waiting))
+    engine.sync()
     assert house.journalled() == ["out/a", "out/b"]
     assert device.received() == [Puback(2)]
     house.broker.close()
@@ -77,6 +58,6 @@ async def test_a_message_whose_sender_has_gone_before_the_sync_is_kept(house: Ho
     device.send(Publish("out/a", b"x", 1, packet_id=1))
     await turn()
     device.transport.lose(ConnectionResetError())
-    engine.sync(len(engine.waiting))
+    engine.sync()
     assert house.journalled() == ["out/a"]
     house.broker.close()
