@@ -34,6 +34,7 @@ class Report:
     seed: int
     engine: str
     version: object
+    mode: str
     struck: list[str] = field(default_factory=list)
     messages: int = 0
     resent: int = 0
@@ -42,16 +43,19 @@ class Report:
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        head = f"seed {self.seed}, {self.engine}, MQTT {self.version}: {len(self.struck)} faults, {self.messages} messages, "
+        head = f"seed {self.seed}, {self.engine}, {self.mode}, MQTT {self.version}: {len(self.struck)} faults, "
+        head += f"{self.messages} messages, "
         head += f"{self.connects} connects, {self.watchdog_resets} watchdog resets, {self.resent} sent again"
         return "\n  ".join([head + (": WRONG" if self.wrong else ""), *self.wrong, *(self.struck if self.wrong else [])])
 
 
-def play(seed: int, count: int, directory: Path, engine: str = "inline", version: object = 5) -> Report:
+def play(
+    seed: int, count: int, directory: Path, engine: str = "inline", version: object = 5, mode: str = "in-memory"
+) -> Report:
     """So many faults under traffic, then the calm and the judgement."""
-    report = Report(seed, engine, version)
+    report = Report(seed, engine, version, mode)
     chance = random.Random(seed)
-    stage = Stage(directory, engine, version)
+    stage = Stage(directory, engine, version, mode)
     try:
         stage.wait_flow()
         for fault in faults(chance, count, engine):

@@ -18,16 +18,18 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=1, help="the first run's; each following run has the next number")
     options.add_argument("--run", type=int, default=50, help="faults in one run")
     options.add_argument("--engine", choices=["inline", "spark", "both"], default="inline")
+    options.add_argument("--mode", choices=["in-memory", "file-native", "both"], default="both")
     given = options.parse_args()
     engines = ["inline", "spark"] if given.engine == "both" else [given.engine]
-    worlds = itertools.cycle(itertools.product(engines, [5, "3.1.1"]))
+    modes = ["in-memory", "file-native"] if given.mode == "both" else [given.mode]
+    worlds = itertools.cycle(itertools.product(engines, [5, "3.1.1"], modes))
     reports: list[Report] = []
     begun, left = time.monotonic(), given.faults
-    for seed, (engine, version) in zip(itertools.count(given.seed), worlds, strict=False):
+    for seed, (engine, version, mode) in zip(itertools.count(given.seed), worlds, strict=False):
         if left <= 0:
             break
         with tempfile.TemporaryDirectory(prefix="soak-") as directory:
-            reports.append(play(seed, min(left, given.run), Path(directory), engine, version))
+            reports.append(play(seed, min(left, given.run), Path(directory), engine, version, mode))
         left -= given.run
         print(reports[-1], flush=True)
     wrong = [report for report in reports if report.wrong]

@@ -53,7 +53,7 @@ class Publisher:
 class Stage:
     """``wire`` is between node and remote, ``porch`` between device and node."""
 
-    def __init__(self, directory: Path, engine: str, version: Any = 5) -> None:
+    def __init__(self, directory: Path, engine: str, version: Any = 5, mode: str = "in-memory") -> None:
         self.oracle = Oracle()
         self._stack = ExitStack()
         self.remote = Mosquitto(directory / "remote").start()
@@ -70,7 +70,8 @@ class Stage:
             "localSubscriptions": [{"filters": ["push/#"]}],
             "remoteSubscriptions": [{"filters": ["pull/#"]}],
         }
-        self.node = NodeProcess(directory / "node", {"pipeline": {"engine": engine}, "bridges": [bridge]}).start()
+        document = {"pipeline": {"engine": engine}, "persistence": {"mode": mode}, "bridges": [bridge]}
+        self.node = NodeProcess(directory / "node", document).start()
         self._stack.callback(self.node.close)
         self.porch = Proxy(self.node.port).open()
         self._stack.callback(self.porch.close)
