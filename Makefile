@@ -12,7 +12,7 @@ COMPILE = $(VENV)/bin/python -c 'from bridgehead.wire import kernels; kernels.wa
 # Debian keeps mosquitto in a directory that is not on everybody's path.
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: help install run test check bench
+.PHONY: help install run test check bench soak
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test      the tests"
 	@echo "make check     ruff and mypy"
 	@echo "make bench     the benchmarks"
+	@echo "make soak      many random faults, not only the few of the tests: ARGS=\"--faults 1000 --seed 1 --engine both\""
 
 install: $(VENV)/.ready-to-run
 
@@ -39,6 +40,9 @@ check: $(VENV)/.ready-to-develop
 
 bench: $(VENV)/.ready-to-develop
 	$(VENV)/bin/python -m benchmarks $(ARGS)
+
+soak: $(VENV)/.ready-to-develop
+	PYTHONPATH=tests $(VENV)/bin/python -m fault.soak $(ARGS)
 
 # setuptools first and without build isolation: what builds the package is pinned like everything else.
 $(VENV)/.ready-to-run: pyproject.toml constraints.txt | $(VENV)/bin/python

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from bridgehead.bridge.service import BridgeService
@@ -19,6 +21,7 @@ from bridgehead.pipeline.supervisor import PipelineSettings, Supervisor
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.model import Settings
 from bridgehead.settings.route import Route
+from bridgehead.storage.engine import Engine
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
@@ -40,7 +43,9 @@ class Node:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._routes = settings.routes()
-        self._engine = MemoryEngine()
+        self.failure: BaseException | None = None  # why the node must end
+        self.on_failure: Callable[[], None] = lambda: None
+        self._engine = self._storage()
         self._journal = Journal(self._engine, settings.journal.max_bytes)
         self._outboxes = {route.id: _outbox(route, self._engine) for route in self._routes}
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
@@ -55,6 +60,21 @@ class Node:
         self._service: Service | None = None
         self._supervisor: Supervisor | None = None
         self._console: Console | None = None
+
+    def _storage(self) -> Engine:
+        persistence = self.settings.persistence
+        if persistence.mode == "in-memory":
+            return MemoryEngine()
+        from bridgehead.storage.rocks import RocksEngine  # a library of 30 MB: only for those who use it
+
+        engine = RocksEngine(Path(self.settings.data_dir) / "store", sync=persistence.sync)
+        engine.on_failure = self._storage_failed
+        return engine
+
+    def _storage_failed(self, error: BaseException) -> None:
+        """Nothing can be promised any more: the node ends, and what it had promised is found at the next start."""
+        self.failure = error
+        self.on_failure()
 
     def _door(self, route: Route, bridge: Bridge) -> Door:
         rule = DoorRule(
@@ -97,6 +117,8 @@ class Node:
             raise
         for service in self._bridges:
             service.start()
+        if self._inline is not None:
+            self._inline_wake()  # rows of an earlier life may wait
 
     def _start_engines(self) -> None:
         pipeline = self.settings.pipeline
@@ -190,7 +212,7 @@ class Node:
         self._engine.close()
 
 
-def _outbox(route: Route, engine: MemoryEngine) -> Outbox:
+def _outbox(route: Route, engine: Engine) -> Outbox:
     assert route.queue_limit is not None
     assert route.max_queue_bytes is not None
     return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes)

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from bridgehead import __version__
-from bridgehead.errors import SettingsError, StartError
+from bridgehead.errors import SettingsError, StartError, StorageError
 from bridgehead.settings.load import default_settings, load
 from bridgehead.settings.model import Settings
 
@@ -58,10 +58,13 @@ def run(config: ConfigFile = None, verbose: Annotated[bool, typer.Option("-v", "
         stopped = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, stopped.set)
+        node.on_failure = stopped.set
         await node.start()
         logging.getLogger("bridgehead").info("node %s listens on %s", settings.node, node.ports)
         await stopped.wait()
         await node.stop()
+        if node.failure is not None:
+            raise StorageError(f"storage failed: {node.failure}")
 
     _run(serve())
 
@@ -94,14 +97,14 @@ def version() -> None:
 
 
 def _run(work: object) -> None:
-    """Run to the end on the fastest loop there is; what cannot start is one clear line (exit 1)."""
+    """Run to the end on the fastest loop there is; what cannot start or go on is one clear line (exit 1)."""
     with contextlib.suppress(ImportError):
         import uvloop
 
         uvloop.install()
     try:
         asyncio.run(work)  # type: ignore[arg-type]
-    except StartError as error:
+    except (StartError, StorageError) as error:
         typer.echo(f"bridgehead: {error}", err=True)
         raise typer.Exit(1) from error
 

@@ -5,6 +5,7 @@
     ├── ProtocolError        the peer broke MQTT; carries the reason code it is told
     ├── RefusedError         a request was understood and refused; carries the reason
     │   └── StaleEpochError  a pipeline of an earlier life asked; it must end
+    ├── StorageError         the disk has failed, or what is on it is not what was written there
     └── StartError           the node cannot start (a taken port, an unusable directory)
 
 Anything else that escapes is a bug of ours.
@@ -39,6 +40,10 @@ class RefusedError(BridgeheadError):
 
 class StaleEpochError(RefusedError):
     """A pipeline of an earlier life spoke; its epoch is over."""
+
+
+class StorageError(BridgeheadError):
+    """Stored data is damaged, or the disk takes no more; the text says which."""
 
 
 class StartError(BridgeheadError):

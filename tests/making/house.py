@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bridgehead.broker.broker import Broker
 from bridgehead.pipeline.door import Door, DoorRule
+from bridgehead.storage.engine import Engine
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
 
@@ -11,8 +12,8 @@ from bridgehead.storage.memory import MemoryEngine
 class House:
     """A broker, its journal, and one push route for ``out/#`` except ``out/secret/#``."""
 
-    def __init__(self, max_bytes: int = 1 << 30, max_rows: int = 10_000) -> None:
-        self.engine = MemoryEngine()
+    def __init__(self, max_bytes: int = 1 << 30, max_rows: int = 10_000, engine: Engine | None = None) -> None:
+        self.engine = MemoryEngine() if engine is None else engine
         self.journal = Journal(self.engine, max_bytes)
         self.log = self.journal.log(SHARED)
         rule = DoorRule(route="out", bridge="b", filters=("out/#",), excludes=("out/secret/#",))

@@ -115,6 +115,10 @@ class Visit:
         """Read nothing: the kernel's buffers fill up."""
         self._writer.transport.pause_reading()  # type: ignore[attr-defined]
 
+    def resume(self) -> None:
+        """Read again."""
+        self._writer.transport.resume_reading()  # type: ignore[attr-defined]
+
     def end(self) -> None:
         """Close as a broker that stops does."""
         self._writer.close()

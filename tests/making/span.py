@@ -11,7 +11,7 @@ from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.uplink import Uplink, UplinkRule
 from bridgehead.pipeline.door import Door, DoorRule
-from bridgehead.storage.engine import Changes
+from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
@@ -22,8 +22,17 @@ from making.rows import numbered, outbox_rows
 class Span:
     """``land`` numbers the rows of each route from 0; delays between attempts are milliseconds."""
 
-    def __init__(self, port: int, *, routes: int = 1, tier2: int = 10_000, pull: bool = False, **rule: Any) -> None:
-        self.engine = MemoryEngine()
+    def __init__(
+        self,
+        port: int,
+        *,
+        routes: int = 1,
+        tier2: int = 10_000,
+        pull: bool = False,
+        engine: Engine | None = None,
+        **rule: Any,
+    ) -> None:
+        self.engine = MemoryEngine() if engine is None else engine
         self.journal = Journal(self.engine, 1 << 30)
         self.log = self.journal.log(SHARED)
         self.outboxes = [Outbox(f"r{i}", self.engine, 1_000_000, 1 << 30) for i in range(routes)]

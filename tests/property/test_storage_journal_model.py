@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bridgehead.columns.batches import weight
-from bridgehead.storage.engine import Changes
+from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.memory import MemoryEngine
+from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.segments import FAN, SMALL_ROWS
 from making.rows import numbers, stored_rows
 
@@ -17,9 +21,12 @@ MUCH = 1 << 30
 
 
 class LogMachine(RuleBasedStateMachine):
+    def new_engine(self) -> Engine:
+        return MemoryEngine()
+
     @initialize(max_bytes=st.sampled_from([3_000, 100_000]))
     def start(self, max_bytes: int) -> None:
-        self.engine = MemoryEngine()
+        self.engine = self.new_engine()
         self.journal = Journal(self.engine, max_bytes)
         self.log = self.journal.log("shared")
         self.routes: list[str] = []  # of each row by its offset
@@ -125,3 +132,23 @@ class LogMachine(RuleBasedStateMachine):
 
 TestLog = LogMachine.TestCase
 TestLog.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+
+
+class RocksLogMachine(LogMachine):
+    """The same on the disk."""
+
+    def new_engine(self) -> Engine:
+        self.directory = TemporaryDirectory()
+        return RocksEngine(Path(self.directory.name))
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            if hasattr(self, "engine"):
+                self.engine.close()
+                self.directory.cleanup()
+
+
+TestRocksLog = RocksLogMachine.TestCase
+TestRocksLog.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)

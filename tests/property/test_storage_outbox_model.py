@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridgehead.storage.engine import Changes
+from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
+from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.segments import FAN, SMALL_ROWS
 from making.rows import numbers, outbox_rows
 
@@ -17,10 +21,13 @@ WAITING, MARKED, DONE = "waiting", "marked", "done"
 
 
 class OutboxMachine(RuleBasedStateMachine):
+    def new_engine(self) -> Engine:
+        return MemoryEngine()
+
     @initialize(limits=st.sampled_from([(10_000, 1 << 30)] * 3 + [(100, 1 << 30), (10_000, 10_000), (5, 10_000)]))
     def start(self, limits: tuple[int, int]) -> None:
         max_rows, max_bytes = limits
-        self.engine = MemoryEngine()
+        self.engine = self.new_engine()
         self.outbox = Outbox("r", self.engine, max_rows, max_bytes)
         self.max_rows, self.max_bytes = max_rows, max_bytes
         self.rows: list[str] = []  # the state of each row by its sequence number
@@ -176,3 +183,23 @@ class OutboxMachine(RuleBasedStateMachine):
 
 TestOutbox = OutboxMachine.TestCase
 TestOutbox.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+class RocksOutboxMachine(OutboxMachine):
+    """The same on the disk."""
+
+    def new_engine(self) -> Engine:
+        self.directory = TemporaryDirectory()
+        return RocksEngine(Path(self.directory.name))
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            if hasattr(self, "engine"):
+                self.engine.close()
+                self.directory.cleanup()
+
+
+TestRocksOutbox = RocksOutboxMachine.TestCase
+TestRocksOutbox.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)

@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
+from scenarios.line import Line
 from support.client import Client, Message
-from support.mosquitto import Mosquitto
-from support.node import NodeProcess
-from support.proxy import Proxy
 from support.stream import Stream, numbers
 from support.waiting import until
 
@@ -19,35 +17,6 @@ pytestmark = pytest.mark.mosquitto
 
 CUTS = 3
 VERSIONS: tuple[Any, ...] = (5, "3.1.1")
-
-
-class Line:
-    """A node, a mosquitto of its own, and a wire between them that can be cut."""
-
-    def __init__(self, directory: Path, version: Any) -> None:
-        self.remote = Mosquitto(directory / "remote").start()
-        self.wire = Proxy(self.remote.port).open()
-        bridge = {
-            "id": "line",
-            "host": "127.0.0.1",
-            "port": self.wire.port,
-            "mqttVersion": version,
-            "localSubscriptions": [{"filters": ["push/#"]}],
-            "remoteSubscriptions": [{"filters": ["pull/#"]}],
-        }
-        self.node = NodeProcess(directory / "node", {"pipeline": {"engine": "inline"}, "bridges": [bridge]}).start()
-
-    @property
-    def bridge(self) -> dict[str, Any]:
-        return self.node.bridge("line")
-
-    def wait_disconnected(self) -> None:
-        until(lambda: self.bridge["state"] != "connected", "the bridge notices")
-
-    def close(self) -> None:
-        self.node.close()
-        self.wire.close()
-        self.remote.stop()
 
 
 @pytest.fixture(params=VERSIONS, ids=str)

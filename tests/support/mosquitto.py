@@ -29,11 +29,13 @@ def executable() -> str | None:
 class Mosquitto:
     """One broker on one port; it can be killed and started again."""
 
-    def __init__(self, directory: Path, *, window: int = 1000) -> None:
+    def __init__(self, directory: Path, *, window: int = 1000, **settings: object) -> None:
+        """Settings are lines of its configuration: ``max_packet_size=1000``."""
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self._file = directory / "mosquitto.conf"
-        self._file.write_text(_CONFIGURATION.format(port=self.port, window=window, log=directory / "mosquitto.log"))
+        lines = "".join(f"{key} {value}\n" for key, value in settings.items())
+        self._file.write_text(_CONFIGURATION.format(port=self.port, window=window, log=directory / "mosquitto.log") + lines)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Mosquitto:
@@ -45,6 +47,11 @@ class Mosquitto:
         until(lambda: accepts(self.port) or process.poll() is not None, "mosquitto accepts connections")
         assert process.poll() is None, f"mosquitto ended with status {process.returncode}"
         return self
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         """Gone without a word, as after a power cut."""

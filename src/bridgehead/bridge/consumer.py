@@ -95,7 +95,8 @@ class Consumer:
         finally:  # whatever a log has given an offset is written, else it could not be read
             if changes.puts:
                 self._engine.write(changes)
-                self._engine.when_synced(lambda: _publish({door.log.name: door.log for door in wanted}))
+                ends = {door.log.name: (door.log, door.log.end) for door in wanted}
+                self._engine.when_synced(lambda: _publish(ends))
 
     def _without_copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
         """Of several copies of a message the one that came by this subscription; all, if the remote names none."""
@@ -113,6 +114,6 @@ def _identifiers(rows: Rows, row: int) -> list[int]:
     return found
 
 
-def _publish(touched: dict[str, Log]) -> None:
-    for log in touched.values():
-        log.publish()
+def _publish(touched: dict[str, tuple[Log, int]]) -> None:
+    for log, end in touched.values():
+        log.publish(end)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import now_us
 from bridgehead.link.link import Link
 from bridgehead.session.sender import Finished, Sender, Sent
@@ -52,12 +53,29 @@ class Outgoing:
         self._pump_due = False
         self._in_socket: deque[_InSocket] = deque()
         self._settler: asyncio.TimerHandle | None = None
+        self._acknowledged = 0  # acknowledgements that moved something, ever
+        self._expect_after = 0  # no acknowledgement can be expected before the kernel has taken this many bytes
         for forwarder in forwarders:
             forwarder.outbox.on_waiting = self.wake
 
     @property
     def in_flight(self) -> int:
         return self._sender.flow.in_flight
+
+    def work(self) -> Work:
+        """What the watchdog looks at."""
+        link = self._link
+        if link is None:
+            return Work(False, 0, 0, False, 0, 0)
+        taken = min(link.taken, self._expect_after) if self.in_flight else link.taken if self._in_socket else 0
+        return Work(
+            listening=link.reading,
+            in_flight=self.in_flight,
+            in_socket=sum(len(run.seqs) for run in self._in_socket),
+            waiting=any(forwarder.has_rows for forwarder in self._forwarders),
+            acknowledged=self._acknowledged,
+            taken=taken,
+        )
 
     def limit(self, window: int, max_packet: int) -> None:
         """What the remote allows on this connection."""
@@ -78,6 +96,7 @@ class Outgoing:
     def attach(self, link: Link) -> None:
         self._link = link
         self.pump()
+        self._expect_after = link.written
 
     def detach(self) -> None:
         """The connection is gone: what the kernel did not take goes back; tier 2 fills while we are away."""
@@ -133,8 +152,11 @@ class Outgoing:
             polled = self._within_qos2_window(forwarder, polled)
         if polled is None:
             return False
+        first_in_flight = not self.in_flight
         sent = self._sender.send(forwarder.number, polled.first, polled.batch, now_us())
         link.write(sent.data)
+        if first_in_flight:
+            self._expect_after = link.written
         self._account(forwarder, sent, link)
         return True
 
@@ -182,6 +204,9 @@ class Outgoing:
         replies, finished = self._sender.acked(acks)
         if self._link is not None:
             self._link.write(replies)
+            if finished or replies:
+                self._acknowledged += 1
+                self._expect_after = self._link.written
         self._finish(finished)
         self.wake()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
@@ -16,6 +17,9 @@ from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Engine
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.outbox import Outbox
+
+WATCHDOG_AT_LEAST: Final = 30.0
+"""Seconds, where the configuration does not say: a remote may be slow, and keep alive must have its turn first."""
 
 
 class BridgeService:
@@ -49,6 +53,8 @@ class BridgeService:
 
     def start(self) -> None:
         self.uplink.start()
+        for publisher in self.publishers:
+            publisher.wake()  # rows of an earlier life may be there
 
     def journal_has_room(self) -> None:
         self.uplink.journal_has_room()
@@ -70,4 +76,5 @@ def _uplink_rule(bridge: Bridge, wishes: Wishes) -> UplinkRule:
         password=bridge.password.get_secret_value().encode() if bridge.password is not None else None,
         subscriptions=wishes.subscriptions,
         identified=wishes.identified,
+        watchdog=bridge.watchdog or max(WATCHDOG_AT_LEAST, 1.5 * bridge.keep_alive),
     )

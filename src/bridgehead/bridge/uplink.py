@@ -17,6 +17,7 @@ from bridgehead.bridge.backoff import Backoff
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.outgoing import WINDOW, Outgoing
+from bridgehead.bridge.watchdog import watch
 from bridgehead.clock import monotonic
 from bridgehead.link.link import Buffer, Link
 from bridgehead.session.rows import unreceive
@@ -47,6 +48,20 @@ STOP_WITHIN: Final = 5.0
 PUBREL: Final = 6
 
 
+@dataclass(frozen=True, slots=True)
+class _Owed:
+    """Acknowledgements belong to the connection their messages came on: on the next one their ids may mean others."""
+
+    uplink: Uplink
+    link: Link
+
+    def reply(self, data: bytes) -> None:
+        self.uplink.reply(data, self.link)
+
+    def failed(self, rows: Rows) -> None:
+        self.uplink.failed(rows)
+
+
 @dataclass(slots=True)
 class UplinkStatus:
     """What a user sees of the connection."""
@@ -56,6 +71,8 @@ class UplinkStatus:
     next_attempt: float | None = None  # monotonic seconds
     connects: int = 0
     possibly_doubled: int = 0
+    watchdog_resets: int = 0
+    watchdog_reason: str | None = None  # of the last of them
     subscribed: bool = False  # the remote has answered every subscription of this session
     subscribe_refused: dict[str, str] = field(default_factory=dict)
 
@@ -74,6 +91,7 @@ class UplinkRule:
     username: str | None
     password: bytes | None
     subscriptions: tuple[Subscription, ...]
+    watchdog: float = 30.0  # seconds without progress after which a connection is given up
     identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
 
 
@@ -162,7 +180,7 @@ class Uplink:
             self._link = link
             await asyncio.wait_for(loop.create_connection(lambda: link, host, port), CONNECT_WITHIN)
             await asyncio.wait_for(self._until_connack(), CONNACK_WITHIN)
-            await self._beat()
+            await self._while_connected()
         except TimeoutError:
             self._error = f"no answer from {host}:{port}"
         except OSError as error:
@@ -183,6 +201,19 @@ class Uplink:
         finally:
             for wait in waits:
                 wait.cancel()
+
+    async def _while_connected(self) -> None:
+        watching = asyncio.ensure_future(watch(self.rule.watchdog, self.outgoing.work, self._bitten, monotonic))
+        try:
+            await self._beat()
+        finally:
+            watching.cancel()
+
+    def _bitten(self, reason: str) -> None:
+        self.status.watchdog_resets += 1
+        self.status.watchdog_reason = self._error = reason
+        if self._link is not None:
+            self._link.abort()
 
     async def _beat(self) -> None:
         """Keep alive, until the connection ends: ping when half the interval has passed, give up after one and a half."""
@@ -240,7 +271,8 @@ class Uplink:
                 if len(item.acks):
                     self.outgoing.acked(item.acks)
                 if item.row_to > item.row_from or item.replies:
-                    self._consumer.gathering.received(self, item.replies)
+                    assert self._link is not None
+                    self._consumer.gathering.received(_Owed(self, self._link), item.replies)
             elif isinstance(item, Fault):
                 self._fail(item.reason, f"the remote broker broke the protocol: {item.text}")
             else:
@@ -250,9 +282,9 @@ class Uplink:
                 return end, 0
         return self._stream.taken, self._stream.need
 
-    def reply(self, data: bytes) -> None:
+    def reply(self, data: bytes, link: Link) -> None:
         """Acknowledgements of what the consumer has made safe."""
-        if self._online and self._link is not None:
+        if self._online and self._link is link:
             self._link.write(data)
             if self._consumer.full:
                 self._link.pause_reading()

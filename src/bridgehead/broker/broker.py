@@ -26,7 +26,7 @@ from bridgehead.link.gathering import Gathering
 from bridgehead.pipeline.door import Door
 from bridgehead.session.rows import wire_batch
 from bridgehead.storage.engine import Changes, Engine
-from bridgehead.storage.journal import Journal
+from bridgehead.storage.journal import Journal, Log
 from bridgehead.wire.intake import Rows
 from bridgehead.wire.kernels_scan import CONN
 from bridgehead.wire.packets import Connack, Connect, Subscribe, Unsubscribe, Will
@@ -80,14 +80,11 @@ class Broker:
         finally:  # whatever a log has given an offset is written, else it could not be read
             if changes.puts:
                 self._engine.write(changes)
-                self._engine.when_synced(self._journal_safe)
+                ends = [(log, log.end) for log in self._journal.logs.values()]
+                self._engine.when_synced(lambda: _journal_safe(ends))
         dirty, self.distributor.dirty = self.distributor.dirty, {}
         for session in dirty.values():
             self.pump(session)
-
-    def _journal_safe(self) -> None:
-        for log in self._journal.logs.values():
-            log.publish()
 
     def _hold(self, connections: list[Connection]) -> None:
         """The journal is full: stop reading from those who fill it until there is room."""
@@ -266,6 +263,11 @@ class Broker:
             timer.cancel()
         for connection in list(self.connections.values()):
             connection.shut()
+
+
+def _journal_safe(ends: list[tuple[Log, int]]) -> None:
+    for log, end in ends:
+        log.publish(end)
 
 
 def _session_expiry(packet: Connect) -> int:

@@ -3,7 +3,7 @@
 A driver gets an epoch when it starts; everything an older one says is refused, so an orphan can do no harm. Its tasks
 stage parts (rows of one route, in journal order); its commit names the range [start, end) and every part. The commit is
 accepted if start is the consumed offset, a no-op if the range was consumed before, refused otherwise. Outbox rows and
-the consumed offset are one write.
+the consumed offset are one write; forwarders see the rows when it is synced.
 """
 
 from __future__ import annotations
@@ -190,12 +190,15 @@ class Gate:
             self._outboxes[route].land(changes, batch)
             stats.rows_out += batch.num_rows
         stats.batches += 1
-        stats.last_rows = end - log.consumed
-        stats.rows_in += end - log.consumed
+        waiting = log.waiting
         log.consume(changes, end)
+        stats.last_rows = waiting - log.waiting  # not the length of the range: it may have holes
+        stats.rows_in += stats.last_rows
         self._engine.write(changes)
-        for route in dict.fromkeys(route for route, _ in outputs):
-            self._outboxes[route].landed()
+        landed = [self._outboxes[route] for route in dict.fromkeys(route for route, _ in outputs)]
+        if landed:
+            safe = [(outbox, outbox.end) for outbox in landed]
+            self._engine.when_synced(lambda: _landed(safe))
         self.on_commit(log.name)
 
     def release(self, epoch: int, name: str, end: int) -> None:
@@ -214,3 +217,8 @@ class Gate:
 
     def _query(self, name: str) -> _Query:
         return self._queries.setdefault(name, _Query())
+
+
+def _landed(outboxes: list[tuple[Outbox, int]]) -> None:
+    for outbox, end in outboxes:
+        outbox.landed(end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,6 +11,8 @@ from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.rules import RouteRules, apply, split_routes
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Log
+
+log = logging.getLogger(__name__)
 
 MAX_ROWS: Final = 50_000
 MAX_BYTES: Final = 32 << 20
@@ -31,17 +34,20 @@ class InlineEngine:
 
     def run(self) -> int:
         """Move what is visible, within one turn's bounds; the number of offsets consumed."""
-        log = self._log
-        start = log.consumed
-        end = log.plan(start, MAX_ROWS, MAX_BYTES)
+        start = self._log.consumed
+        end = self._log.plan(start, MAX_ROWS, MAX_BYTES)
         if end == start:
             return 0
         outputs: list[tuple[str, Batch]] = []
-        for _, stored in log.read(start, end):
-            outputs += [(route, apply(rows, self._rules[route])) for route, rows in split_routes(stored)]
-        self._gate.land(log, end, outputs)
+        for _, stored in self._log.read(start, end):
+            for route, rows in split_routes(stored):
+                if route in self._rules:
+                    outputs.append((route, apply(rows, self._rules[route])))
+                else:  # rows of an earlier life whose route was taken out of the settings
+                    log.warning("%d messages of %s are dropped: there is no such route any more", rows.num_rows, route)
+        self._gate.land(self._log, end, outputs)
         changes = Changes()
-        log.trim(changes, end)
+        self._log.trim(changes, end)
         if changes.drops:
             self._engine.write(changes)
         return end - start

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from bridgehead.columns.batches import Batch
 
 Shelf = tuple[str, ...]
 """A structured name, such as ("journal", "shared") or ("outbox", route id): never joined to one string and parsed back."""
+
+CEILING: Final = "ceiling"
+"""The state under (CEILING, *shelf) is a number that none on this shelf has reached yet, in any life."""
 
 
 @dataclass(slots=True)
@@ -19,6 +25,19 @@ class Changes:
     puts: list[tuple[Shelf, int, Batch]] = field(default_factory=list)
     drops: list[tuple[Shelf, int]] = field(default_factory=list)
     state: dict[Shelf, Any] = field(default_factory=dict)
+    later: dict[Shelf, Any] = field(default_factory=dict)
+    """State that is only of use beside rows on the disk: a write that brings none may leave it to the next one that does."""
+    notes: list[tuple[Shelf, int, int | None]] = field(default_factory=list)
+    """Small numbers by (shelf, number); None takes one away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is known of a batch without reading it. ``present`` says which of its rows are still there; None = all."""
+
+    rows: int
+    weight: int
+    present: npt.NDArray[np.bool_] | None = None
 
 
 class Engine(Protocol):
@@ -27,18 +46,28 @@ class Engine(Protocol):
     incarnation: str
     """Names the life of the offsets: another one means that offsets of the old one mean nothing any more."""
 
+    durable: bool
+    """Whether anything here outlives the process: only then is it worth keeping what a restart needs."""
+
     def write(self, changes: Changes) -> None:
         """Apply atomically; reads see it at once, its promise is kept when ``when_synced`` calls back."""
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         """Call back when everything written so far survives what this engine promises to survive."""
 
-    def read(self, shelf: Shelf, number: int) -> Batch: ...
+    def read(self, shelf: Shelf, number: int) -> Batch:
+        """The batch with all its rows in their places; a row that did not survive a restart has only nulls."""
 
     def numbers(self, shelf: Shelf) -> Iterator[int]:
-        """The numbers on a shelf in rising order: how journal and outbox find themselves again after a restart."""
+        """The numbers on a shelf in rising order."""
+
+    def shapes(self, shelf: Shelf) -> Iterator[tuple[int, Shape]]:
+        """The same with what is there: how journal and outbox find themselves again after a restart."""
 
     def state(self, shelf: Shelf) -> Any:
         """The small state kept under this name, or None."""
+
+    def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
+        """The notes of a shelf in rising order of their numbers."""
 
     def close(self) -> None: ...

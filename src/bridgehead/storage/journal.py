@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from bridgehead.columns.batches import Batch, rows_of
-from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.engine import Changes, Engine, Shelf
+from bridgehead.storage.gaps import Gaps, missing
 from bridgehead.storage.segments import Segments
 
 SHARED: Final = "shared"
@@ -31,7 +32,28 @@ class Log:
         self.consumed = 0  # rows below this have become outbox rows
         self.weight = 0  # bytes held
         self._spent = 0  # of these: bytes of batches whose rows are all consumed
+        self._gaps = Gaps()  # offsets without a row: what a restart leaves
         self.on_visible: Callable[[], None] = lambda: None  # more rows may be read
+        if self._segments.ceiling:
+            self._recover()
+
+    def _recover(self) -> None:
+        """Find what an earlier life has left. Offsets go on above the ceiling; what was below it and is gone is a gap."""
+        self.end = self.visible = self._segments.ceiling
+        self.consumed = self._engine.state(_consumed(self.name)) or 0
+        self.weight = sum(segment.weight for segment in self._segments)
+        self._spent = sum(segment.weight for segment in self._segments if segment.end <= self.consumed)
+        ranges: list[tuple[int, int]] = []
+        position = 0
+        for segment in self._segments:
+            ranges.append((position, segment.start))
+            if segment.start in self._segments.holes:
+                ranges += missing(self._segments.holes.pop(segment.start), segment.start)
+            position = segment.end
+        self._gaps = Gaps([*ranges, (position, self.end)])
+        if not self.waiting:
+            self.consumed = self.end
+            self._spent = self.weight
 
     @property
     def incarnation(self) -> str:
@@ -40,7 +62,8 @@ class Log:
     @property
     def waiting(self) -> int:
         """Rows that are in the journal and not yet in an outbox."""
-        return self.end - self.consumed
+        between = self.end - self.consumed
+        return between - self._gaps.below(self.end) + self._gaps.below(self.consumed) if self._gaps else between
 
     @property
     def waiting_weight(self) -> int:
@@ -54,11 +77,12 @@ class Log:
         self.end += batch.num_rows
         return start
 
-    def publish(self) -> None:
-        """What was appended so far is safe: readers may have it."""
-        if self.visible == self.end:
+    def publish(self, end: int | None = None) -> None:
+        """What was appended below ``end`` (or so far) is safe: readers may have it."""
+        end = self.end if end is None else end
+        if self.visible >= end:
             return
-        self.visible = self.end
+        self.visible = end
         self._segments.merge_tail(touched_below=self.consumed)
         self.on_visible()
 
@@ -76,6 +100,9 @@ class Log:
             if fits < take:
                 return first + fits if fits or rows else first + 1
             end, rows, size = first + take, rows + take, size + int(take * row_weight)
+        else:
+            if rows:
+                return self.visible  # beyond the last row there may be a gap
         return max(end, start)
 
     def read(self, start: int, end: int) -> list[tuple[int, Batch]]:
@@ -89,7 +116,9 @@ class Log:
             if segment.start >= end:
                 break
             low, high = max(segment.start, start), min(segment.end, end)
-            pieces.append((low, rows_of(self._segments.batch(segment), low - segment.start, high - low)))
+            batch = self._segments.batch(segment)
+            for first, last in self._gaps.rows(low, high) if self._gaps else ((low, high),):
+                pieces.append((first, rows_of(batch, first - segment.start, last - first)))
         return pieces
 
     def consume(self, changes: Changes, end: int) -> None:
@@ -99,7 +128,7 @@ class Log:
                 break
             self._spent += self._segments[index].weight
         self.consumed = end
-        changes.state[("consumed", self.name)] = end
+        changes.later[_consumed(self.name)] = end
 
     def trim(self, changes: Changes, end: int) -> None:
         """Forget whole segments below ``end``, never beyond what was consumed."""
@@ -108,6 +137,10 @@ class Log:
             self.weight -= self._segments[0].weight
             self._spent -= self._segments[0].weight
             self._segments.drop_first(changes)
+
+
+def _consumed(name: str) -> Shelf:
+    return ("consumed", name)
 
 
 class Journal:

@@ -7,17 +7,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bridgehead.columns.batches import Batch
-from bridgehead.storage.engine import Changes, Shelf
+from bridgehead.columns.batches import Batch, weight
+from bridgehead.storage.engine import Changes, Shape, Shelf
 
 
 class MemoryEngine:
     """Implements Engine in RAM; a write is safe, as far as memory goes, when it returns."""
 
+    durable = False
+
     def __init__(self) -> None:
         self.incarnation = secrets.token_hex(8)
         self._shelves: defaultdict[Shelf, dict[int, Batch]] = defaultdict(dict)
         self._state: dict[Shelf, Any] = {}
+        self._notes: defaultdict[Shelf, dict[int, int]] = defaultdict(dict)
 
     def write(self, changes: Changes) -> None:
         for shelf, number, batch in changes.puts:
@@ -25,6 +28,12 @@ class MemoryEngine:
         for shelf, number in changes.drops:
             del self._shelves[shelf][number]
         self._state.update(changes.state)
+        self._state.update(changes.later)
+        for shelf, number, note in changes.notes:
+            if note is None:
+                self._notes[shelf].pop(number, None)
+            else:
+                self._notes[shelf][number] = note
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         callback()
@@ -35,9 +44,17 @@ class MemoryEngine:
     def numbers(self, shelf: Shelf) -> Iterator[int]:
         return iter(sorted(self._shelves[shelf]))
 
+    def shapes(self, shelf: Shelf) -> Iterator[tuple[int, Shape]]:
+        for number, batch in sorted(self._shelves.get(shelf, {}).items()):
+            yield number, Shape(batch.num_rows, weight(batch))
+
     def state(self, shelf: Shelf) -> Any:
         return self._state.get(shelf)
+
+    def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
+        return iter(sorted(self._notes.get(shelf, {}).items()))
 
     def close(self) -> None:
         self._shelves.clear()
         self._state.clear()
+        self._notes.clear()

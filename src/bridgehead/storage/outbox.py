@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, concat, row_ends, rows_of
-from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.storage.segments import Segment, Segments
 
 WAITING: Final = 0
@@ -51,6 +51,7 @@ class Outbox:
         self.max_rows = max_rows
         self.max_bytes = max_bytes
         self.end = 0  # the sequence number the next row gets
+        self.visible = 0  # rows below this may be polled: those whose landing is safe
         self.cursor = 0  # no row below this is waiting
         self._touched = 0  # no row from here on was ever polled
         self.weight = 0
@@ -59,6 +60,41 @@ class Outbox:
         self.delivered = 0
         self.dropped: dict[str, int] = {}  # by reason
         self.on_waiting: Callable[[], None] = lambda: None
+        # Runs of done rows in batches that are not all done, as notes (first number, rows): what a restart must know.
+        self._done_shelf: Shelf = ("done", route)
+        self._gap = (0, 0)  # the numbers that a restart has left out
+        self._noted: dict[int, list[int]] = {}  # by the segment's start: the numbers of its notes
+        if self._segments.ceiling:
+            self._recover()
+
+    def _recover(self) -> None:
+        """Find what an earlier life has left: everything but the rows that were done. Markers do not survive:
+        what was in flight waits again. (The packet ids of QoS 2 belong to the uplink, and would be found again there.)
+        """
+        self.end = self.visible = self._touched = self._segments.ceiling
+        changes = Changes()
+        for start, present in self._segments.holes.items():
+            self._marks[start] = np.where(present, WAITING, DONE).astype(np.uint8)
+        self._segments.holes.clear()
+        for first, rows in self._engine.notes(self._done_shelf):
+            index = self._segments.index_of(first)
+            if index < len(self._segments) and self._segments[index].start <= first:
+                segment = self._segments[index]
+                self._marks_of(segment)[first - segment.start : first - segment.start + rows] = DONE
+                self._noted.setdefault(segment.start, []).append(first)
+            else:
+                changes.notes.append((self._done_shelf, first, None))
+        self.weight = sum(segment.weight for segment in self._segments)
+        for index in reversed(range(len(self._segments))):
+            marks = self._marks.get(self._segments[index].start)
+            if marks is not None and bool((marks == DONE).all()):
+                self._leave(changes, index)
+        if changes.drops or changes.notes:
+            self._engine.write(changes)
+        self.cursor = self._segments[0].start if len(self._segments) else self.end
+        self.entered = self.depth
+        if len(self._segments):
+            self._gap = (self._segments[-1].end, self.end)
 
     @property
     def depth(self) -> int:
@@ -72,7 +108,7 @@ class Outbox:
 
     @property
     def has_waiting(self) -> bool:
-        return self.cursor < self.end
+        return self.cursor < self.visible
 
     def land(self, changes: Changes, batch: Batch) -> int:
         """Add OUTBOX rows to the write; beyond the limit the newest are dropped and counted. Returns how many entered."""
@@ -90,13 +126,15 @@ class Outbox:
         """How many of so many rows may land; counts exactly only when the limit is near."""
         if self.weight >= self.max_bytes:
             return 0
-        at_most = self.end - self._segments[0].start if len(self._segments) else 0
+        first = self._segments[0].start if len(self._segments) else self.end
+        at_most = self.end - first - (self._gap[1] - self._gap[0] if first < self._gap[0] else 0)
         if at_most + rows <= self.max_rows:
             return rows
         return max(min(rows, self.max_rows - self.depth), 0)
 
-    def landed(self) -> None:
-        """The write with the landed rows was made: merge small ones and say that something waits."""
+    def landed(self, end: int | None = None) -> None:
+        """What landed below ``end`` (or so far) is safe: merge small batches and say that something waits."""
+        self.visible = max(self.visible, self.end if end is None else end)
         # Not the cursor: a reset moves it back, and batches behind it that were polled before have markers.
         self._segments.merge_tail(touched_below=self._touched)
         if self.has_waiting:
@@ -112,7 +150,9 @@ class Outbox:
         index = self._segments.index_of(self.cursor)
         while index < len(self._segments):
             segment = self._segments[index]
-            marks = self._marks_of(segment)
+            if segment.start >= self.visible:
+                break
+            marks = self._marks_of(segment)[: self.visible - segment.start]
             low = max(self.cursor, segment.start) - segment.start
             waiting = marks[low:] == WAITING
             if waiting.any():
@@ -126,9 +166,9 @@ class Outbox:
                 self.cursor = segment.start + low + count
                 self._touched = max(self._touched, self.cursor)
                 return Polled(segment.start + low, rows_of(batch, 0, count))
-            self.cursor = segment.end
+            self.cursor = min(segment.end, self.visible)
             index += 1
-        self.cursor = self.end
+        self.cursor = self.visible
         return None
 
     def rows(self, seqs: Seqs) -> Batch:
@@ -189,12 +229,28 @@ class Outbox:
             marks[rows] = new
             moved += len(rows)
             if new == DONE and bool((marks == DONE).all()):
-                del self._marks[segment.start]
-                self.weight -= segment.weight
-                self._segments.drop(changes, index)
-        if changes.drops:
+                self._leave(changes, index)
+            elif new == DONE and segment.stored and len(rows):
+                self._note_done(changes, segment, rows)
+        if changes.drops or changes.notes:
             self._engine.write(changes)
         return moved
+
+    def _leave(self, changes: Changes, index: int) -> None:
+        """All rows of a segment are done."""
+        segment = self._segments[index]
+        del self._marks[segment.start]
+        self.weight -= segment.weight
+        changes.notes += [(self._done_shelf, first, None) for first in self._noted.pop(segment.start, ())]
+        self._segments.drop(changes, index)
+
+    def _note_done(self, changes: Changes, segment: Segment, rows: Seqs) -> None:
+        breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+        noted = self._noted.setdefault(segment.start, [])
+        for run in np.split(rows, breaks):
+            first = segment.start + int(run[0])
+            changes.notes.append((self._done_shelf, first, len(run)))
+            noted.append(first)
 
 
 def _rows_within(batch: Batch, max_bytes: int) -> int:

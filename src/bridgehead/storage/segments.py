@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from bridgehead.columns.batches import Batch, concat, weight
-from bridgehead.storage.engine import Changes, Engine, Shelf
+from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
 
 FAN: Final = 32
 TOP_LEVEL: Final = 2
@@ -21,6 +24,8 @@ SMALL_ROWS: Final = 64
 """A batch above this many rows starts at the top level: it is never copied again."""
 SMALL_BYTES: Final = 1 << 16
 """The same for a batch above this many bytes: merging large payloads would only copy them, up to Arrow's 2 GiB."""
+CEILING_BLOCK: Final = 1_000_000
+"""Numbers are promised to the disk this far ahead: after a restart the next one is above all that were ever given."""
 
 
 @dataclass(slots=True)
@@ -31,6 +36,7 @@ class Segment:
     rows: int
     weight: int
     level: int
+    stored: bool = False  # whether rows of it are on a disk
 
     @property
     def end(self) -> int:
@@ -45,6 +51,15 @@ class Segments:
         self._shelf = shelf
         self._segments: list[Segment] = []
         self._starts: list[int] = []
+        self._ceiling_name: Shelf = (CEILING, *shelf)
+        self.ceiling: int = engine.state(self._ceiling_name) or 0  # no number from here on was ever given
+        self.holes: dict[int, npt.NDArray[np.bool_]] = {}  # by the segment's start: which rows survived, where some did not
+        for start, shape in engine.shapes(shelf):
+            # Never merged again: a merge would take the holes for rows.
+            self._segments.append(Segment(start, shape.rows, shape.weight, TOP_LEVEL, engine.durable))
+            self._starts.append(start)
+            if shape.present is not None:
+                self.holes[start] = shape.present
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -65,6 +80,10 @@ class Segments:
         self._segments.append(segment)
         self._starts.append(start)
         changes.puts.append((self._shelf, start, batch))
+        if self._engine.durable:
+            segment.stored = bool(batch.column("qos").to_numpy(zero_copy_only=False).any())
+            if segment.end > self.ceiling:
+                self.ceiling = changes.state[self._ceiling_name] = segment.end + CEILING_BLOCK
         return segment
 
     def index_of(self, number: int) -> int:
@@ -98,5 +117,6 @@ class Segments:
             changes.puts.append((self._shelf, run[0].start, merged))
             self._engine.write(changes)
             segment = Segment(run[0].start, merged.num_rows, sum(s.weight for s in run), level + 1)
+            segment.stored = any(s.stored for s in run)
             self._segments[-FAN:] = [segment]
             self._starts[-FAN:] = [segment.start]

@@ -105,6 +105,8 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
         "connects": status.connects,
         "inFlight": service.uplink.in_flight,
         "possiblyDoubled": status.possibly_doubled,
+        "watchdogResets": status.watchdog_resets,
+        "watchdogReason": status.watchdog_reason,
         "subscribed": status.subscribed,
         "subscribeRefused": dict(status.subscribe_refused),
         "received": service.consumer.received,

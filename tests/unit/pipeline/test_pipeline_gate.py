@@ -12,6 +12,8 @@ from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
+from making import rows as making
+from making.slow import SlowEngine
 from spark.host import stored_rows
 
 ROUTE = "route"
@@ -182,3 +184,27 @@ def test_an_unknown_log_and_an_unknown_route_are_refused(house: House) -> None:
         house.gate.commit(house.epoch, SHARED, 0, 4, [known, unknown])
     assert house.log.consumed == 0
     assert house.landed() == []
+
+
+def test_forwarders_see_rows_only_when_their_own_commit_is_synced() -> None:
+    engine = SlowEngine()
+    journal = Journal(engine, 1 << 60)
+    log = journal.log("shared")
+    outbox = Outbox(ROUTE, engine, 1 << 60, 1 << 60)
+    gate = Gate(engine, journal, {ROUTE: outbox})
+    changes = Changes()
+    log.append(changes, making.stored_rows({}, {}))
+    engine.write(changes)
+    log.publish()
+    gate.land(log, 1, [(ROUTE, making.outbox_rows({"payload": b"0"}))])
+    gate.land(log, 2, [(ROUTE, making.outbox_rows({"payload": b"1"}))])
+    assert not outbox.has_waiting
+    assert outbox.poll(10) is None
+    engine.sync(1)
+    polled = outbox.poll(10)
+    assert polled is not None
+    assert polled.rows == 1
+    assert not outbox.has_waiting
+    engine.sync()
+    assert outbox.has_waiting
+    assert outbox.depth == 2

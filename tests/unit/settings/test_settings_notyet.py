@@ -18,8 +18,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "auth.allowAnonymous": ([False, "false"], [True, "true"]),
     "auth.users": ([[{"name": "u"}]], [[]]),
     "auth.permissions": ([[{"topic": "a"}]], [[]]),
-    "persistence.mode": (["file-native"], ["in-memory"]),
-    "persistence.sync": ([False], [True]),
     "persistence.minFree": (["1GiB", 0], ["256MiB", 268435456]),
     "queuedMessages.strategy": (["discard-oldest", "refuse"], ["discard"]),
     "journal.retain.hours": ([1], [0]),
@@ -34,7 +32,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "bridges[*].bridgeTls": ([{}, {"caFile": "ca.pem"}], [None]),
     "bridges[*].bridgeWebsocketConfig": ([{}], [None]),
     "bridges[*].proxy": (["http://p:1"], [None]),
-    "bridges[*].watchdog": ([30], [None]),
     "bridges[*].rateLimit": ([100], [None]),
     "bridges[*].*Subscriptions[*].destination": (
         ["{1}", "a/{2-3}", "{2-#}", "x{1}y", "${bridge.name}/x", "a/$ENV{X}", "\\{1}", "$ENV\\{X}", "{x}", "{", "a}"],

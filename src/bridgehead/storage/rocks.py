@@ -1,0 +1,347 @@
+"""The file-native engine: RocksDB through rocksdict. What is synced survives a kill of the node and a loss of power.
+
+Constraints: rocksdict's write, put and get hold the GIL, flush_wal(True) lets it go. So writes are made without a sync, the
+batches of a large one piece by piece ahead of the atomic write that makes them count, and one thread syncs for all that was
+written before it began: whoever comes while it runs is covered by the next sync.
+
+Layout, by kind of key: a batch; its index entry (rows, weight, holes), which makes it count; notes; states; and the format
+with the incarnation. The write-ahead log is one sequence: what is synced is everything up to a point, in the order written.
+
+Rows of QoS 0 never come here: they stay in RAM and are joined with the others when a batch is read. After a restart their
+places are holes. Only the index and these rows cost RAM; of the batches, the last ones used are kept in a bounded cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from rocksdict import DbClosedError, DBCompressionType, Options, Rdict, WriteBatch
+
+from bridgehead.columns.batches import Batch, weight
+from bridgehead.errors import StartError, StorageError
+from bridgehead.storage.engine import CEILING, Changes, Shape, Shelf
+from bridgehead.storage.keys import LAST_NUMBER, Kind, number_of, numbered_key, shelf_key, shelf_of
+from bridgehead.storage.values import Loose, pack_batch, pack_shape, seal, unpack_batch, unpack_shape, unseal, with_holes
+
+log = logging.getLogger(__name__)
+
+FORMAT: Final = 1
+"""The version of keys and values; a directory with another one is refused."""
+CACHE_BYTES: Final = 32 << 20
+"""Batches kept decoded: most are read once, right after they were written."""
+PIECE_BYTES: Final = 1 << 20
+"""A write with more than this puts its batches down one by one before the atomic write."""
+
+_FORMAT_KEY: Final = shelf_key(Kind.META, ("format",))
+_INCARNATION_KEY: Final = shelf_key(Kind.META, ("incarnation",))
+
+
+class RocksEngine:
+    """Implements Engine in a directory that it owns while it is open. ``sync=False``: the page cache is safe enough."""
+
+    durable = True
+
+    def __init__(self, directory: Path, *, sync: bool = True) -> None:
+        self._db = _open(directory)
+        try:
+            self.incarnation = self._meta(directory)
+            self._state: dict[Shelf, Any] = {shelf_of(k): _state(v) for k, v in self._scan(Kind.STATE.value)}
+            self._remove_orphans()
+        except BaseException:
+            self._db.close()
+            raise
+        self._sync = sync
+        self.damaged: list[tuple[Shelf, int]] = []  # batches that were found damaged, and are lost
+        self._loose: dict[tuple[Shelf, int], Loose] = {}
+        self._cache: OrderedDict[tuple[Shelf, int], tuple[Batch, int]] = OrderedDict()
+        self._cached = 0  # bytes in the cache
+        self._later: dict[Shelf, Any] = {}
+        self._written = 0  # writes that reached RocksDB
+        self._synced = 0  # of these, how many are safe
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
+        self._syncing: asyncio.Future[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "storage-sync")
+        self._closed = False
+        self._broken = False  # the disk has failed us once
+        self.on_failure: Callable[[BaseException], None] = lambda error: None  # nothing is promised from now on
+
+    def _meta(self, directory: Path) -> str:
+        """The incarnation of the offsets in this directory; a new directory gets one."""
+        if (found := self._db.get(_FORMAT_KEY)) is None:
+            if next(self._scan(b""), None) is not None:
+                raise StartError(f"{directory} holds data of something else")
+            incarnation = secrets.token_hex(8)
+            batch = WriteBatch(raw_mode=True)
+            batch.put(_INCARNATION_KEY, seal(incarnation.encode()))
+            batch.put(_FORMAT_KEY, str(FORMAT).encode())
+            self._db.write(batch)
+            self._db.flush_wal(True)
+            return incarnation
+        if found != str(FORMAT).encode():
+            raise StartError(f"{directory} has the format {found.decode(errors='replace')}, this version knows only {FORMAT}")
+        stored = self._db.get(_INCARNATION_KEY)
+        if stored is None:
+            raise StartError(f"{directory} does not say which life its offsets belong to")
+        try:
+            return bytes(unseal(stored, "the incarnation")).decode()
+        except StorageError as error:
+            raise StartError(f"{directory}: {error}") from None
+
+    def _remove_orphans(self) -> None:
+        """Batches put down ahead of a write that was never made: on every shelf they are behind the last that counts."""
+        orphans = WriteBatch(raw_mode=True)
+        for name in self._state:
+            if name[0] == CEILING:
+                shelf = name[1:]
+                cursor = self._db.iter()
+                cursor.seek_for_prev(numbered_key(Kind.INDEX, shelf, LAST_NUMBER))
+                last = cursor.key() if cursor.valid() else b""
+                counts = last.startswith(shelf_key(Kind.INDEX, shelf))
+                first = numbered_key(Kind.BATCH, shelf, number_of(last) + 1 if counts else 0)
+                for key, _ in self._scan(shelf_key(Kind.BATCH, shelf), first):
+                    orphans.delete(key)
+        self._db.write(orphans)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, changes: Changes) -> None:
+        if self._broken:
+            raise StorageError("storage has failed: nothing is written any more")
+        final = WriteBatch(raw_mode=True)
+        ahead: list[tuple[bytes, bytes]] = []
+        replaced = bool(changes.drops)  # a merge: its batch takes the place of another one, so both change at once
+        for shelf, number, batch in changes.puts:
+            for key, value in self._put(shelf, number, batch):
+                if key.startswith(Kind.BATCH.value) and not replaced:
+                    ahead.append((key, value))
+                else:
+                    final.put(key, value)
+        for shelf, number in changes.drops:
+            self._drop(final, shelf, number)
+        for shelf, state in changes.state.items():
+            final.put(shelf_key(Kind.STATE, shelf), seal(json.dumps(state).encode()))
+        for shelf, number, note in changes.notes:
+            key = numbered_key(Kind.NOTE, shelf, number)
+            if note is None:
+                final.delete(key)
+            else:
+                final.put(key, seal(note.to_bytes(8, "big")))
+        self._state.update(changes.state)
+        self._state.update(changes.later)
+        self._later.update(changes.later)
+        if ahead or not final.is_empty():
+            self._commit(ahead, final)
+
+    def _commit(self, ahead: list[tuple[bytes, bytes]], final: WriteBatch) -> None:
+        for shelf, state in self._later.items():
+            final.put(shelf_key(Kind.STATE, shelf), seal(json.dumps(state).encode()))
+        large = sum(len(value) for _, value in ahead) > PIECE_BYTES
+        try:
+            for key, value in ahead:
+                if large:
+                    self._db[key] = value
+                else:
+                    final.put(key, value)
+            self._db.write(final)
+        except Exception as error:
+            self._failed(error)
+            raise
+        self._later.clear()
+        self._written += 1
+
+    def _put(self, shelf: Shelf, number: int, batch: Batch) -> Iterator[tuple[bytes, bytes]]:
+        """What goes to the disk for a batch: nothing if all its rows are of QoS 0."""
+        name = (shelf, number)
+        self._loose.pop(name, None)
+        present = batch.column("qos").to_numpy(zero_copy_only=False) > 0
+        stored, holes = batch, None
+        if not present.any():
+            self._loose[name] = Loose(batch, None)
+            return
+        if not present.all():
+            stored, holes = batch.filter(pa.array(present)), present
+            self._loose[name] = Loose(batch.filter(pa.array(~present)), present)
+        size = weight(stored)
+        self._keep(name, batch, size)
+        yield numbered_key(Kind.BATCH, shelf, number), pack_batch(stored)
+        yield numbered_key(Kind.INDEX, shelf, number), pack_shape(batch.num_rows, size, holes)
+
+    def _drop(self, final: WriteBatch, shelf: Shelf, number: int) -> None:
+        name = (shelf, number)
+        self._forget(name)
+        loose = self._loose.pop(name, None)
+        if loose is None or loose.present is not None:
+            final.delete(numbered_key(Kind.BATCH, shelf, number))
+            final.delete(numbered_key(Kind.INDEX, shelf, number))
+
+    # -- syncing ------------------------------------------------------------------------------------------------------
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        if not self._sync:
+            self._synced = self._written
+        if self._synced == self._written and not self._waiting:
+            callback()
+            return
+        self._waiting.append((self._written, callback))
+        self._start_sync()
+
+    def _start_sync(self) -> None:
+        if self._syncing is None and not self._closed:
+            covers = self._written
+            self._syncing = asyncio.get_running_loop().run_in_executor(self._thread, self._flush)
+            self._syncing.add_done_callback(lambda done: self._sync_done(done, covers))
+
+    def _flush(self) -> None:
+        self._db.flush_wal(True)
+
+    def _sync_done(self, done: asyncio.Future[None] | Future[None], covers: int) -> None:
+        self._syncing = None
+        if done.cancelled() or self._closed:
+            return
+        error = done.exception()
+        if error is not None:
+            self._failed(error)  # another sync might succeed without what this one lost: nobody is told any more
+            return
+        self._synced = max(self._synced, covers)
+        while self._waiting and self._waiting[0][0] <= self._synced:
+            self._waiting.popleft()[1]()
+        if self._waiting:
+            self._start_sync()
+
+    def _failed(self, error: BaseException) -> None:
+        log.critical("storage failed, nothing is acknowledged from now on: %s", error)
+        self._waiting.clear()
+        self._closed = self._broken = True
+        self.on_failure(error)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, shelf: Shelf, number: int) -> Batch:
+        name = (shelf, number)
+        cached = self._cache.get(name)
+        if cached is not None:
+            self._cache.move_to_end(name)
+            return cached[0]
+        loose = self._loose.get(name)
+        if loose is not None and loose.present is None:
+            return loose.batch
+        value = self._db.get(numbered_key(Kind.BATCH, shelf, number))
+        if value is None:
+            raise KeyError(name)
+        try:
+            stored = unpack_batch(value, f"batch {number} of {shelf}")
+        except StorageError as error:
+            self._failed(error)  # it was sound when we started: the next start finds out what is left
+            raise
+        if loose is not None:
+            batch = loose.joined(stored)
+        else:
+            shape = self._shape(shelf, number)
+            batch = stored if shape.present is None else with_holes(stored, shape.present)
+        self._keep(name, batch, len(value))
+        return batch
+
+    def _shape(self, shelf: Shelf, number: int) -> Shape:
+        return unpack_shape(self._db.get(numbered_key(Kind.INDEX, shelf, number)), f"index entry {number} of {shelf}")
+
+    def _keep(self, name: tuple[Shelf, int], batch: Batch, size: int) -> None:
+        self._forget(name)
+        self._cache[name] = (batch, size)
+        self._cached += size
+        while self._cached > CACHE_BYTES:
+            _, (_, freed) = self._cache.popitem(last=False)
+            self._cached -= freed
+
+    def _forget(self, name: tuple[Shelf, int]) -> None:
+        cached = self._cache.pop(name, None)
+        if cached is not None:
+            self._cached -= cached[1]
+
+    def numbers(self, shelf: Shelf) -> Iterator[int]:
+        loose = {number for where, number in self._loose if where == shelf}
+        return iter(sorted(loose.union(number_of(key) for key, _ in self._scan(shelf_key(Kind.INDEX, shelf)))))
+
+    def shapes(self, shelf: Shelf) -> Iterator[tuple[int, Shape]]:
+        """Everything is looked at here, once a life: what is damaged is said, counted and taken away, the rest is kept."""
+        damaged = Changes()
+        for key, value in self._scan(shelf_key(Kind.INDEX, shelf)):
+            number = number_of(key)
+            until = "an unknown number of rows"
+            try:
+                shape = unpack_shape(value, "the index entry")
+                until = f"{shape.rows} rows"
+                self._verify(shelf, number)
+            except StorageError as error:
+                log.error("lost by damage: %s of %s from %d on (%s)", until, "/".join(shelf), number, error)
+                self.damaged.append((shelf, number))
+                damaged.drops.append((shelf, number))
+            else:
+                yield number, shape
+        if damaged.drops:
+            self.write(damaged)
+
+    def _verify(self, shelf: Shelf, number: int) -> None:
+        try:
+            value = self._db.get(numbered_key(Kind.BATCH, shelf, number))
+        except Exception as error:  # RocksDB has checksums of its own
+            raise StorageError(str(error)) from None
+        if value is None:
+            raise StorageError("the batch is missing")
+        unseal(value, "the batch")
+
+    def state(self, shelf: Shelf) -> Any:
+        return self._state.get(shelf)
+
+    def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
+        for key, value in self._scan(shelf_key(Kind.NOTE, shelf)):
+            yield number_of(key), int.from_bytes(unseal(value, f"a note of {shelf}"), "big")
+
+    def _scan(self, prefix: bytes, first: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        cursor = self._db.iter()
+        cursor.seek(first or prefix)
+        while cursor.valid() and cursor.key().startswith(prefix):
+            yield cursor.key(), cursor.value()
+            cursor.next()
+
+    def close(self) -> None:
+        """Everything written is safe when this returns; whoever still waits is not told."""
+        self._closed = True
+        self._waiting.clear()
+        self._thread.shutdown(wait=True)
+        with suppress(DbClosedError):
+            if not self._broken:
+                self._db.flush_wal(True)
+            self._db.close()
+
+
+def _state(value: bytes) -> Any:
+    return json.loads(bytes(unseal(value, "a state")))
+
+
+def _open(directory: Path) -> Rdict:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        return Rdict(str(directory), _options())
+    except Exception as error:
+        if "lock" in str(error).lower():
+            raise StartError(f"{directory} is in use by another node") from None
+        raise StartError(f"{directory} cannot be opened: {error}") from None
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_compression_type(DBCompressionType.none())
+    options.set_keep_log_file_num(2)
+    options.set_max_total_wal_size(256 << 20)
+    return options

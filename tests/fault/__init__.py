@@ -1,0 +1,1 @@
+"""Random faults from a seed, judged by an oracle: a few fixed seeds here, many with ``make soak``."""

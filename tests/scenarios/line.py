@@ -1,0 +1,69 @@
+"""A node, a mosquitto of its own, and a wire between them on which every fault can happen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from support.mosquitto import Mosquitto
+from support.node import NodeProcess
+from support.proxy import Proxy
+from support.waiting import until
+
+
+class Line:
+    """The bridge ``line`` pushes push/# and pulls pull/#. ``remote`` are settings of mosquitto, ``push`` of the push route."""
+
+    def __init__(
+        self,
+        directory: Path,
+        version: Any = 5,
+        *,
+        remote: dict[str, Any] | None = None,
+        push: dict[str, Any] | None = None,
+        wire_open: bool = True,
+        **bridge: Any,
+    ) -> None:
+        self.remote = Mosquitto(directory / "remote", **(remote or {})).start()
+        self.wire = Proxy(self.remote.port)
+        whole = {
+            "id": "line",
+            "host": "127.0.0.1",
+            "port": self.wire.port,
+            "mqttVersion": version,
+            "localSubscriptions": [{"filters": ["push/#"], **(push or {})}],
+            "remoteSubscriptions": [{"filters": ["pull/#"]}],
+            **bridge,
+        }
+        self.node = NodeProcess(directory / "node", {"pipeline": {"engine": "inline"}, "bridges": [whole]})
+        if wire_open:
+            self.wire.open()
+            self.node.start()
+        else:
+            self.node.launch()
+            self.node.wait_ready()
+
+    @property
+    def bridge(self) -> dict[str, Any]:
+        return self.node.bridge("line")
+
+    @property
+    def push(self) -> dict[str, Any]:
+        return self.node.routes("line", "push")[0]
+
+    def wait_disconnected(self) -> None:
+        until(lambda: self.bridge["state"] != "connected", "the bridge notices")
+
+    def wait_connects(self, count: int) -> None:
+        """So many connections in all, the last of which stands."""
+        until(
+            lambda: self.bridge["connects"] >= count and self.bridge["state"] == "connected",
+            f"the bridge has connected {count} times",
+            detail=lambda: (self.bridge, self.node.log()),
+        )
+
+    def close(self) -> None:
+        self.wire.heal()
+        self.node.close()
+        self.wire.close()
+        self.remote.stop()

@@ -1,0 +1,145 @@
+"""The wire with its faults: each does what its name says, and nothing else."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from support.packets import PINGREQ, PUBACK, Packets
+from support.proxy import Proxy
+
+PING = bytes([PINGREQ << 4, 0])
+ACKS = [bytes([PUBACK << 4, 2, 0, number]) for number in range(5)]
+
+
+def exactly(sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (more := sock.recv(size - len(data))):
+        data += more
+    return data
+
+
+class Wired:
+    """A wire with a socket at each end."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: list[socket.socket] = []
+        self.wire = Proxy(self._listener.getsockname()[1]).open()
+        self.connect()
+
+    def connect(self) -> None:
+        """A new connection, and a packet through it: the wire knows both ends by then."""
+        self._sockets.append(socket.create_connection(("127.0.0.1", self.wire.port), timeout=20))
+        self._sockets.append(self._listener.accept()[0])
+        self.near, self.far = self._sockets[-2:]
+        self.far.settimeout(20)
+        self.near.sendall(PING)
+        assert exactly(self.far, 2) == PING
+
+    def close(self) -> None:
+        for each in self._sockets:
+            each.close()
+        self._listener.close()
+        self.wire.close()
+
+
+@pytest.fixture
+def wired() -> Iterator[Wired]:
+    wired = Wired()
+    yield wired
+    wired.close()
+
+
+def test_whole_packets_are_found_however_the_bytes_come() -> None:
+    large = bytes([0x30, 0x80, 0x02]) + b"x" * 256
+    stream = PING + ACKS[0] + large + ACKS[1]
+    for size in (1, 2, 3, 7, len(stream)):
+        packets = Packets()
+        found = [one for at in range(0, len(stream), size) for one in packets.feed(stream[at : at + size])]
+        assert found == [PING, ACKS[0], large, ACKS[1]]
+
+
+def test_bytes_pass_both_ways(wired: Wired) -> None:
+    wired.near.sendall(PING)
+    assert wired.far.recv(100) == PING
+    wired.far.sendall(ACKS[0])
+    assert wired.near.recv(100) == ACKS[0]
+
+
+def test_exactly_the_next_packet_of_a_kind_is_swallowed(wired: Wired) -> None:
+    moment = wired.wire.swallow(PUBACK)
+    wired.far.sendall(PING + ACKS[0] + ACKS[1])
+    expected = PING + ACKS[1]
+    assert exactly(wired.near, len(expected)) == expected
+    moment.wait()
+    wired.near.sendall(ACKS[2])
+    assert wired.far.recv(100) == ACKS[2], "the other direction is not concerned"
+
+
+def test_at_a_named_moment_the_wire_is_cut_and_the_packet_does_not_pass(wired: Wired) -> None:
+    wired.wire.at(PUBACK, wired.wire.cut)
+    wired.far.sendall(PING + ACKS[0] + ACKS[1])
+    got = b""
+    while data := wired.near.recv(100):
+        got += data
+    assert got in (b"", PING)
+    wired.connect()
+    wired.far.sendall(ACKS[3])
+    assert wired.near.recv(100) == ACKS[3]
+
+
+def test_a_reset_is_a_reset(wired: Wired) -> None:
+    wired.wire.reset()
+    with pytest.raises(ConnectionResetError):
+        wired.near.recv(100)
+
+
+def test_a_hole_lets_nothing_pass_and_says_nothing_until_it_is_healed(wired: Wired) -> None:
+    wired.wire.hole()
+    wired.near.sendall(PING)
+    wired.far.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        wired.far.recv(100)
+    wired.wire.heal()
+    wired.far.settimeout(20)
+    assert wired.far.recv(100) == PING
+
+
+def test_a_hole_can_be_cut(wired: Wired) -> None:
+    wired.wire.hole()
+    wired.near.sendall(PING)
+    wired.wire.cut()
+    assert wired.far.recv(100) == b""
+
+
+def test_a_throttled_wire_hands_on_all_of_it_when_it_is_healed(wired: Wired) -> None:
+    wired.wire.throttle(1000)
+    packet = bytes([0x30, 0xD0, 0x0F]) + b"x" * 2000
+    wired.near.sendall(packet)
+    first = wired.far.recv(5000)
+    assert 0 < len(first) < len(packet)
+    wired.wire.heal()
+    assert first + exactly(wired.far, len(packet) - len(first)) == packet
+
+
+def test_the_end_of_one_side_reaches_the_other_behind_what_it_sent(wired: Wired) -> None:
+    wired.near.sendall(PING)
+    wired.near.shutdown(socket.SHUT_WR)
+    assert exactly(wired.far, 2) == PING
+    assert wired.far.recv(100) == b""
+
+
+def test_a_closed_wire_refuses_and_opens_again_on_the_same_port(wired: Wired) -> None:
+    threads = threading.active_count()
+    wired.wire.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", wired.wire.port), timeout=20)
+    assert threading.active_count() < threads
+    wired.wire.open()
+    wired.connect()
+    wired.near.sendall(PING)
+    assert wired.far.recv(100) == PING
