@@ -157,6 +157,8 @@ class Node:
         self._inline_due = False
         assert self._inline is not None
         self._inline.run()
+        for service in self._bridges:
+            service.uplink.outgoing.pump_if_due()  # now, not a turn of the loop later
         if self._inline.has_work:
             self._inline_wake()
 

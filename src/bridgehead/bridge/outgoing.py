@@ -122,6 +122,11 @@ class Outgoing:
             self._pump_due = True
             asyncio.get_running_loop().call_soon(self.pump)
 
+    def pump_if_due(self) -> None:
+        """Whoever has just woken us need not wait for the next turn of the loop."""
+        if self._pump_due:
+            self.pump()
+
     def pump(self) -> None:
         """Send while there is something to send, room in the window and room in the socket; one turn each route."""
         self._pump_due = False
