@@ -12,7 +12,7 @@ pytestmark = pytest.mark.mosquitto
 
 FAULTS = 8
 SPARK_FAULTS = 5
-SPARK_SEED = 112  # kills the JVM, cuts and resets the wire at a PUBREC
+SPARK_SEED = 112  # kills a worker, refuses connections, makes a hole, swallows answers
 
 
 @pytest.mark.parametrize(("seed", "version"), [(1, 5), (2, "3.1.1"), (3, 5)], ids=str)
