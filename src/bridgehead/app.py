@@ -55,7 +55,7 @@ class Node:
         self._rules = {route.id: _rules(route, bridges[route.bridge]) for route in self._routes}
         self._listeners: list[Listener] = []
         self._bridges: list[BridgeService] = []
-        self._inline: InlineEngine | None = None
+        self._inline: list[InlineEngine] = []
         self._inline_due = False
         self._service: Service | None = None
         self._supervisor: Supervisor | None = None
@@ -117,17 +117,17 @@ class Node:
             raise
         for service in self._bridges:
             service.start()
-        if self._inline is not None:
-            self._inline_wake()  # rows of an earlier life may wait
+        self._inline_wake()  # rows of an earlier life may wait
 
     def _start_engines(self) -> None:
         pipeline = self.settings.pipeline
-        spark = tuple(self._rules[route.id] for route in self._routes if route.engine == "spark")
-        inline = [self._rules[route.id] for route in self._routes if route.engine == "inline"]
-        if inline:
-            inline_log = self._journal.log(INLINE)
-            self._inline = InlineEngine(self._engine, self._gate, inline_log, inline)
-            inline_log.on_visible = self._inline_wake
+        # Every engine knows the rules of every route: its log may hold rows of one that had another engine before.
+        rules = tuple(self._rules.values())
+        spark = any(route.engine == "spark" for route in self._routes)
+        for name in self._inline_logs(spark=spark):
+            log_of_engine = self._journal.log(name)
+            self._inline.append(InlineEngine(self._engine, self._gate, log_of_engine, rules))
+            log_of_engine.on_visible = self._inline_wake
         if spark:
             names = {route.id: route.bridge for route in self._routes}
             logs = {SHARED: self._journal.log(SHARED)}
@@ -135,7 +135,7 @@ class Node:
             self._service = Service(self._gate, logs, self.settings.node, names, flight.host, flight.port)
             settings = PipelineSettings(
                 data_dir=self.settings.data_dir,
-                rules=spark,
+                rules=rules,
                 master=pipeline.master,
                 conf=dict(pipeline.conf),
                 max_rows=pipeline.max_rows_per_batch,
@@ -148,6 +148,13 @@ class Node:
         for service in self._bridges:
             service.journal_has_room()
 
+    def _inline_logs(self, *, spark: bool) -> list[str]:
+        """The logs that the node itself moves on: that of inline routes, and any that an earlier life left rows in."""
+        names = [INLINE] if any(route.engine == "inline" for route in self._routes) else []
+        orphaned = [] if spark else [SHARED]
+        orphaned += [] if names else [INLINE]
+        return names + [name for name in orphaned if self._engine.durable and self._journal.log(name).waiting]
+
     def _inline_wake(self) -> None:
         if not self._inline_due:
             self._inline_due = True
@@ -155,11 +162,11 @@ class Node:
 
     def _inline_turn(self) -> None:
         self._inline_due = False
-        assert self._inline is not None
-        self._inline.run()
+        for engine in self._inline:
+            engine.run()
         for service in self._bridges:
             service.uplink.outgoing.pump_if_due()  # now, not a turn of the loop later
-        if self._inline.has_work:
+        if any(engine.has_work for engine in self._inline):
             self._inline_wake()
 
     def view(self) -> NodeView:
