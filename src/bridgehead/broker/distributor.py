@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from bridgehead.broker.retained import Retained
 from bridgehead.broker.session import ClientSession
 from bridgehead.broker.tree import TopicTree
-from bridgehead.columns.batches import Batch, constant
+from bridgehead.columns.batches import Batch, constant, constant_label
 from bridgehead.columns.schema import OUTBOX
 from bridgehead.pipeline.door import Arrived, Door, timestamps
 from bridgehead.pipeline.plans import Rows, TopicPlans, in_order
@@ -147,7 +147,7 @@ def _outgoing(batch: Batch, times: pa.Array, qos: pa.Array, retain: pa.Array) ->
 
 def single_client(name: str, rows: int) -> pa.DictionaryArray:
     """The client column of rows that all came from one client."""
-    return pa.DictionaryArray.from_arrays(constant(0, pa.int32(), rows), pa.array([name], pa.string()))
+    return constant_label(name, rows)
 
 
 def clients_of(conns: npt.NDArray[np.int64], name_of: Callable[[int], str]) -> pa.DictionaryArray:

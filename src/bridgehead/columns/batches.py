@@ -32,6 +32,19 @@ def _kept_constant(value: bool | int | str, kind: pa.DataType) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), CONSTANT_ROWS)
 
 
+def constant_label(value: str, rows: int) -> pa.DictionaryArray:
+    """A dictionary column that holds one value in every row."""
+    if rows <= CONSTANT_ROWS:
+        return _kept_label(value).slice(0, rows)
+    return pa.DictionaryArray.from_arrays(constant(0, pa.int32(), rows), pa.array([value], pa.string()))
+
+
+@lru_cache(maxsize=4096)
+def _kept_label(value: str) -> pa.DictionaryArray:
+    # All of them share one column of zeros: a kept label costs a few hundred bytes.
+    return pa.DictionaryArray.from_arrays(_kept_constant(0, pa.int32()), pa.array([value], pa.string()))
+
+
 def list_bounds(array: pa.ListArray) -> tuple[int, int]:
     """Where the values of a list column begin and end: nothing between them means that every list is empty."""
     if len(array) == 0:

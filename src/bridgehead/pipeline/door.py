@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, constant, list_bounds
+from bridgehead.columns.batches import Batch, constant, constant_label, list_bounds
 from bridgehead.columns.schema import STORED, TIMESTAMP
 from bridgehead.pipeline.rules import hop_counts
 from bridgehead.storage.engine import Changes
@@ -55,7 +55,6 @@ class Door:
         self.log = log
         self.received = 0  # rows that matched the filters
         self.dropped: dict[str, int] = {}
-        self._route = pa.array([rule.route], pa.string())
 
     def filters_match(self, topic: str) -> bool:
         return any(matches(one, topic) for one in self.rule.filters)
@@ -84,7 +83,7 @@ class Door:
             columns["qos"] = constant(0, pa.int32(), rows)
         columns["received_at"] = received_at
         columns["client_id"] = clients
-        columns["route"] = pa.DictionaryArray.from_arrays(constant(0, pa.int32(), rows), self._route)
+        columns["route"] = constant_label(self.rule.route, rows)
         stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
         self.log.append(changes, stored)
         return int(rows)
