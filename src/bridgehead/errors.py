@@ -6,7 +6,9 @@
     ├── RefusedError         a request was understood and refused; carries the reason
     │   └── StaleEpochError  a pipeline of an earlier life asked; it must end
     ├── StorageError         the disk has failed, or what is on it is not what was written there
-    └── StartError           the node cannot start (a taken port, an unusable directory)
+    ├── StartError           the node cannot start (a taken port, an unusable directory)
+    └── CommandError         a command cannot do what was asked; the text is all the user sees
+        └── NotRunningError  no node answers: what needs a running one cannot be done, the rest is done in its dataDir
 
 Anything else that escapes is a bug of ours.
 """
@@ -48,3 +50,11 @@ class StorageError(BridgeheadError):
 
 class StartError(BridgeheadError):
     """The node cannot start; one line says why."""
+
+
+class CommandError(BridgeheadError):
+    """A command cannot do what was asked; one line says why."""
+
+
+class NotRunningError(CommandError):
+    """No node answers where the configuration says that it would."""

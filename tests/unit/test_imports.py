@@ -8,7 +8,7 @@
                                     ▲
                      telemetry ◀─ console
                                     ▲
-                             app ◀─ cli, demo              these know everything
+                             app ◀─ cli, commands, demo    these know everything
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "telemetry": {"clock"},
     "console": {"errors", "telemetry"},
 }
-KNOW_EVERYTHING = {"app", "cli", "demo"}
+KNOW_EVERYTHING = {"app", "cli", "commands", "demo"}
 PURE = {"columns", "wire", "session"}
 NOT_PURE = {"asyncio", "socket", "select", "selectors", "ssl", "threading", "concurrent", "multiprocessing", "time"}
 ONLY_THE_CLOCK_ASKS_THE_TIME = {"time", "datetime"}

@@ -8,21 +8,22 @@ import socket
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Response
+from fastapi import APIRouter, FastAPI, Response
 
 from bridgehead import __version__
+from bridgehead.console.guard import Guard
 from bridgehead.errors import StartError
 from bridgehead.telemetry.snapshot import NodeView
 
 
 class Console:
-    """Serves the API of one node."""
+    """Serves the API of one node: what can be read here, what can be asked for in ``routers``, one an area."""
 
-    def __init__(self, host: str, port: int, view: NodeView) -> None:
+    def __init__(self, host: str, port: int, view: NodeView, *routers: APIRouter) -> None:
         self.host = host
         self.port = port
         config = uvicorn.Config(
-            _api(view), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, loop="none"
+            _api(view, *routers), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, loop="none"
         )
         self._server = _Server(config)
         self._socket: socket.socket | None = None
@@ -34,6 +35,7 @@ class Console:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((self.host, self.port))
+            self._socket.listen()
         except OSError as error:
             self._socket.close()
             reason = os.strerror(error.errno) if error.errno else str(error)
@@ -59,8 +61,11 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
-def _api(view: NodeView) -> FastAPI:
+def _api(view: NodeView, *routers: APIRouter) -> FastAPI:
     api = FastAPI(title="Bridgehead", version=__version__, docs_url=None, redoc_url=None)
+    api.add_middleware(Guard)
+    for router in routers:
+        api.include_router(router)
 
     @api.get("/api/v1/health/liveness")
     async def liveness() -> dict[str, str]:
