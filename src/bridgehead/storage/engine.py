@@ -25,6 +25,7 @@ class Changes:
     puts: list[tuple[Shelf, int, Batch]] = field(default_factory=list)
     drops: list[tuple[Shelf, int]] = field(default_factory=list)
     state: dict[Shelf, Any] = field(default_factory=dict)
+    """Small states by name: bytes, or whatever JSON can say; None takes one away."""
     later: dict[Shelf, Any] = field(default_factory=dict)
     """State that is only of use beside rows on the disk: a write that brings none may leave it to the next one that does."""
     notes: list[tuple[Shelf, int, int | None]] = field(default_factory=list)
@@ -67,7 +68,24 @@ class Engine(Protocol):
     def state(self, shelf: Shelf) -> Any:
         """The small state kept under this name, or None."""
 
+    def states(self, prefix: Shelf) -> Iterator[tuple[Shelf, Any]]:
+        """All states whose names begin with these parts, in the order of their names."""
+
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
         """The notes of a shelf in rising order of their numbers."""
 
     def close(self) -> None: ...
+
+
+def keep_state(kept: dict[Shelf, Any], changes: Changes) -> None:
+    """Bring the states in RAM up to date with a write."""
+    kept.update(changes.later)
+    for shelf, state in changes.state.items():
+        if state is None:
+            kept.pop(shelf, None)
+        else:
+            kept[shelf] = state
+
+
+def states_under(kept: dict[Shelf, Any], prefix: Shelf) -> Iterator[tuple[Shelf, Any]]:
+    return iter(sorted(((shelf, state) for shelf, state in kept.items() if shelf[: len(prefix)] == prefix), key=lambda s: s[0]))

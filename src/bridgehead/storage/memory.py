@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bridgehead.columns.batches import Batch, weight
-from bridgehead.storage.engine import Changes, Shape, Shelf
+from bridgehead.storage.engine import Changes, Shape, Shelf, keep_state, states_under
 
 
 class MemoryEngine:
@@ -27,8 +27,7 @@ class MemoryEngine:
             self._shelves[shelf][number] = batch
         for shelf, number in changes.drops:
             del self._shelves[shelf][number]
-        self._state.update(changes.state)
-        self._state.update(changes.later)
+        keep_state(self._state, changes)
         for shelf, number, note in changes.notes:
             if note is None:
                 self._notes[shelf].pop(number, None)
@@ -50,6 +49,9 @@ class MemoryEngine:
 
     def state(self, shelf: Shelf) -> Any:
         return self._state.get(shelf)
+
+    def states(self, prefix: Shelf) -> Iterator[tuple[Shelf, Any]]:
+        return states_under(self._state, prefix)
 
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
         return iter(sorted(self._notes.get(shelf, {}).items()))

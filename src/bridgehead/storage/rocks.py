@@ -14,7 +14,6 @@ places are holes. Only the index and these rows cost RAM; of the batches, the la
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import secrets
 from collections import OrderedDict, deque
@@ -29,9 +28,20 @@ from rocksdict import DbClosedError, DBCompressionType, Options, Rdict, WriteBat
 
 from bridgehead.columns.batches import Batch, weight
 from bridgehead.errors import StartError, StorageError
-from bridgehead.storage.engine import CEILING, Changes, Shape, Shelf
+from bridgehead.storage.engine import CEILING, Changes, Shape, Shelf, keep_state, states_under
 from bridgehead.storage.keys import LAST_NUMBER, Kind, number_of, numbered_key, shelf_key, shelf_of
-from bridgehead.storage.values import Loose, pack_batch, pack_shape, seal, unpack_batch, unpack_shape, unseal, with_holes
+from bridgehead.storage.values import (
+    Loose,
+    pack_batch,
+    pack_shape,
+    pack_state,
+    seal,
+    unpack_batch,
+    unpack_shape,
+    unpack_state,
+    unseal,
+    with_holes,
+)
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +65,7 @@ class RocksEngine:
         self._db = _open(directory)
         try:
             self.incarnation = self._meta(directory)
-            self._state: dict[Shelf, Any] = {shelf_of(k): _state(v) for k, v in self._scan(Kind.STATE.value)}
+            self._state: dict[Shelf, Any] = {shelf_of(k): unpack_state(v) for k, v in self._scan(Kind.STATE.value)}
             self._remove_orphans()
         except BaseException:
             self._db.close()
@@ -129,22 +139,25 @@ class RocksEngine:
         for shelf, number in changes.drops:
             self._drop(final, shelf, number)
         for shelf, state in changes.state.items():
-            final.put(shelf_key(Kind.STATE, shelf), seal(json.dumps(state).encode()))
+            if state is None:
+                final.delete(shelf_key(Kind.STATE, shelf))
+                self._later.pop(shelf, None)
+            else:
+                final.put(shelf_key(Kind.STATE, shelf), pack_state(state))
         for shelf, number, note in changes.notes:
             key = numbered_key(Kind.NOTE, shelf, number)
             if note is None:
                 final.delete(key)
             else:
                 final.put(key, seal(note.to_bytes(8, "big")))
-        self._state.update(changes.state)
-        self._state.update(changes.later)
+        keep_state(self._state, changes)
         self._later.update(changes.later)
         if ahead or not final.is_empty():
             self._commit(ahead, final)
 
     def _commit(self, ahead: list[tuple[bytes, bytes]], final: WriteBatch) -> None:
         for shelf, state in self._later.items():
-            final.put(shelf_key(Kind.STATE, shelf), seal(json.dumps(state).encode()))
+            final.put(shelf_key(Kind.STATE, shelf), pack_state(state))
         large = sum(len(value) for _, value in ahead) > PIECE_BYTES
         try:
             for key, value in ahead:
@@ -302,6 +315,9 @@ class RocksEngine:
     def state(self, shelf: Shelf) -> Any:
         return self._state.get(shelf)
 
+    def states(self, prefix: Shelf) -> Iterator[tuple[Shelf, Any]]:
+        return states_under(self._state, prefix)
+
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
         for key, value in self._scan(shelf_key(Kind.NOTE, shelf)):
             yield number_of(key), int.from_bytes(unseal(value, f"a note of {shelf}"), "big")
@@ -322,10 +338,6 @@ class RocksEngine:
             if not self._broken:
                 self._db.flush_wal(True)
             self._db.close()
-
-
-def _state(value: bytes) -> Any:
-    return json.loads(bytes(unseal(value, "a state")))
 
 
 def _open(directory: Path) -> Rdict:

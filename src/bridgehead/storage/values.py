@@ -5,9 +5,11 @@ Only rows with a QoS above 0 are on the disk. The others are the holes of a batc
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ from bridgehead.storage.engine import Shape
 Present = npt.NDArray[np.bool_]
 
 _CRC = struct.Struct(">I")
+_RAW = b"\0"
 _HEAD = struct.Struct(">IIQ")  # rows with the holes, rows on the disk, weight
 
 
@@ -44,6 +47,16 @@ def pack_batch(batch: Batch) -> bytes:
 def unpack_batch(value: bytes, what: str) -> Batch:
     with pa.ipc.open_stream(pa.py_buffer(unseal(value, what))) as reader:
         return reader.read_next_batch()
+
+
+def pack_state(state: Any) -> bytes:
+    """JSON as it is, bytes behind a byte that no JSON begins with."""
+    return seal(_RAW + state if isinstance(state, bytes) else json.dumps(state).encode())
+
+
+def unpack_state(value: bytes) -> Any:
+    body = bytes(unseal(value, "a state"))
+    return body[1:] if body.startswith(_RAW) else json.loads(body)
 
 
 def pack_shape(rows: int, weight: int, present: Present | None) -> bytes:

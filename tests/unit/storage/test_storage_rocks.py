@@ -55,6 +55,23 @@ def test_a_write_puts_drops_and_keeps_state(engine: RocksEngine) -> None:
         plain.read(SHELF, 5)
 
 
+def test_states_are_bytes_or_json_and_are_found_by_the_beginning_of_their_names(engine: RocksEngine, tmp_path: Path) -> None:
+    states: dict[tuple[str, ...], object] = {
+        ("ids", "b", "1"): b"\0\x01{",
+        ("ids", "b", "0"): b"",
+        ("ids", "a"): {"n": 1},
+        ("idsx", "b"): [],
+        ("gone", "b"): 1,
+    }
+    engine.write(Changes(state=states, later={("gone", "c"): 1}))
+    engine.write(Changes(state={("gone", "b"): None, ("gone", "c"): None}))
+    for each in (engine, after_crash(engine, tmp_path)):
+        assert list(each.states(("ids", "b"))) == [(("ids", "b", "0"), b""), (("ids", "b", "1"), b"\0\x01{")]
+        assert dict(each.states(("ids",))) == {name: state for name, state in states.items() if name[0] == "ids"}
+        assert each.state(("gone", "b")) is None
+        assert list(each.states(("gone",))) == []
+
+
 def test_everything_written_is_there_after_a_crash(engine: RocksEngine, tmp_path: Path) -> None:
     batch = stored_rows(*numbered(0, 300, user_properties=[{"key": "k", "value": "v"}]))
     engine.write(Changes(puts=[(SHELF, 7, batch)], state={("s", "x"): [1, "a"]}, notes=[(SHELF, 7, 2)]))
