@@ -63,7 +63,7 @@ class Exchange:
         count = min(self.sender.room, len(self.rows) - self.sent)
         if count:
             batch = outbox_rows(*self.rows[self.sent : self.sent + count])
-            out = self.sender.send(0, self.sent, batch, 0)
+            out = self.sender.send(0, self.sent + np.arange(count), batch, 0)
             self.there.on_the_way += bytes(out.data)
             self.done.update(out.unacknowledged.tolist())
             self.sent += count

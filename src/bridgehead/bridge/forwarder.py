@@ -52,8 +52,8 @@ class Forwarder:
             return self.outbox.poll(max_rows) if self.outbox.has_waiting else None
         polled = self._tier2.popleft()
         if polled.rows > max_rows:
-            self.give_back(Polled(polled.first + max_rows, polled.batch.slice(max_rows)))
-            polled = Polled(polled.first, polled.batch.slice(0, max_rows))
+            polled, rest = polled.split(max_rows)
+            self.give_back(rest)
         if not self._tier2:
             self._tier2_bytes = 0
         return polled
@@ -64,7 +64,7 @@ class Forwarder:
 
     def return_all(self, unsent: npt.NDArray[np.int64]) -> None:
         """The connection is gone: these rows, and all of tier 2 behind them, wait in the outbox again, in order."""
-        held = [np.arange(polled.first, polled.first + polled.rows) for polled in self._tier2]
+        held = [polled.seqs for polled in self._tier2]
         self._tier2.clear()
         self._tier2_bytes = 0
         seqs = np.concatenate([unsent, *held])

@@ -38,8 +38,7 @@ class LocalPublisher:
         polled = self._outbox.poll(TURN_ROWS)
         if polled is None:
             return
-        seqs = np.arange(polled.first, polled.first + polled.rows)
-        batch = polled.batch
+        seqs, batch = polled.seqs, polled.batch
         expiry = remaining_expiry(batch, now_us())
         if expiry is not None:
             over = expiry == 0

@@ -158,7 +158,7 @@ class Outgoing:
         if polled is None:
             return False
         first_in_flight = not self.in_flight
-        sent = self._sender.send(forwarder.number, polled.first, polled.batch, now_us())
+        sent = self._sender.send(forwarder.number, polled.seqs, polled.batch, now_us())
         link.write(sent.data)
         if first_in_flight:
             self._expect_after = link.written
@@ -182,8 +182,9 @@ class Outgoing:
         if not len(over):
             return polled
         fits = int(over[0])
-        forwarder.give_back(Polled(polled.first + fits, polled.batch.slice(fits)))
-        return Polled(polled.first, polled.batch.slice(0, fits)) if fits else None
+        polled, rest = polled.split(fits)
+        forwarder.give_back(rest)
+        return polled if fits else None
 
     def _settle(self) -> None:
         """Rows whose last byte the kernel has taken are done."""

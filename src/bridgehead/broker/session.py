@@ -82,7 +82,7 @@ class ClientSession:
             if polled is None:
                 return
             identifiers = self._identifiers_at(polled.first)
-            out = self._sender.send(0, polled.first, polled.batch, now_us, identifiers)
+            out = self._sender.send(0, polled.seqs, polled.batch, now_us, identifiers)
             self._link.write(out.data)
             self.outbox.acknowledge(out.unacknowledged)
             for reason, seqs in (("expired", out.expired), ("too-large", out.oversized)):

@@ -50,7 +50,8 @@ class DemoClient:
         count = min(len(topics), self._sender.room)
         if count:
             batch = _rows(topics[:count], payloads[:count])
-            self._link.write(self._sender.send(0, self._sent, batch, now_us()).data)
+            seqs = np.arange(self._sent, self._sent + count, dtype=np.int64)
+            self._link.write(self._sender.send(0, seqs, batch, now_us()).data)
             self._sent += count
         return count
 

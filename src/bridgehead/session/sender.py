@@ -68,9 +68,8 @@ class Sender:
     def room(self) -> int:
         return self.flow.room
 
-    def send(self, owner: int, first: int, batch: Batch, now_us: int, subscription_ids: tuple[int, ...] = ()) -> Sent:
-        """Frames for rows [first, first + n) of an owner's queue; at most ``room`` of them may need an acknowledgement."""
-        seqs = np.arange(first, first + batch.num_rows, dtype=np.int64)
+    def send(self, owner: int, seqs: Seqs, batch: Batch, now_us: int, subscription_ids: tuple[int, ...] = ()) -> Sent:
+        """Frames for rows of an owner's queue in rising order; at most ``room`` of them may need an acknowledgement."""
         batch, seqs, expiry, expired = _without_expired(batch, seqs, now_us)
         qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
         oversized = seqs[:0]

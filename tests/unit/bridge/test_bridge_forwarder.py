@@ -9,7 +9,7 @@ from bridgehead.bridge import forwarder as module
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
-from bridgehead.storage.outbox import Outbox, Polled
+from bridgehead.storage.outbox import Outbox
 from making.rows import numbered, numbers, outbox_rows
 
 
@@ -70,7 +70,7 @@ def test_rows_given_back_go_first_again() -> None:
     route.land(4)
     polled = route.forwarder.next(4)
     assert polled is not None
-    route.forwarder.give_back(Polled(polled.first + 1, polled.batch.slice(1)))
+    route.forwarder.give_back(polled.split(1)[1])
     assert route.forwarder.has_rows
     assert route.take_all() == [1, 2, 3]
 

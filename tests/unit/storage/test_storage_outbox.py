@@ -9,7 +9,7 @@ import pytest
 
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
-from bridgehead.storage.outbox import Outbox
+from bridgehead.storage.outbox import Outbox, Polled
 from bridgehead.storage.segments import FAN
 from making.rows import numbered, numbers, outbox_rows
 
@@ -230,3 +230,14 @@ def test_the_number_of_a_row_that_is_gone_touches_no_other(queue: Queue) -> None
     for _ in range(FAN):
         queue.land(1)
     assert queue.poll_all() == list(range(1, FAN + 2))
+
+
+def test_polled_rows_keep_their_numbers_when_they_are_split_and_when_some_were_left_out(queue: Queue) -> None:
+    queue.land(5)
+    polled = queue.outbox.poll(5)
+    assert polled is not None
+    lead, rest = polled.split(2)
+    assert (lead.seqs.tolist(), rest.seqs.tolist()) == ([0, 1], [2, 3, 4])
+    sparse = Polled(0, polled.batch.take([0, 2, 4]), seqs(0, 2, 4))
+    lead, rest = sparse.split(1)
+    assert (lead.seqs.tolist(), rest.seqs.tolist(), rest.first) == ([0], [2, 4], 2)
