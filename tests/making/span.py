@@ -39,7 +39,7 @@ class Span:
         self.forwarders = [Forwarder(i, outbox, tier2) for i, outbox in enumerate(self.outboxes)]
         self.door = Door(DoorRule(route="pull", bridge="b", filters=("in/#",)), self.log)
         version = rule.get("version", 5)
-        self.consumer = Consumer(self.engine, self.journal, [self.door], "edge", (), drop_retained=version < 5)
+        self.consumer = Consumer(self.engine, self.journal, [self.door], "edge", (), bridge="b", drop_retained=version < 5)
         given: dict[str, Any] = {
             "bridge": "b",
             "addresses": (("127.0.0.1", port),),

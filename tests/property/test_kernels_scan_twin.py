@@ -116,6 +116,8 @@ def test_the_kernels_say_what_their_plain_twin_says(
 
     assert (result.consumed - before, result.stop, result.reason) == (expected.consumed, expected.stop, expected.reason)
     assert (result.need, result.published, result.released) == (expected.need, expected.published, expected.released)
+    changed = expected.changed
+    assert (result.ids_from, result.ids_to) == ((min(changed), max(changed) + 1) if changed else (0, 0))
     assert (result.replies, result.acks.tolist()) == (expected.replies, expected.acks)
     assert set(np.flatnonzero(inbound).tolist()) == expected_inbound
     assert (result.row_from, result.row_to) == (before, before + len(expected.messages))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from bridgehead.pipeline.plans import Rows as Chosen
 from bridgehead.pipeline.plans import TopicPlans, in_order
 from bridgehead.session.rows import wire_batch
 from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.inboundids import InboundIds
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.wire.fields import Reader, write_varint
 from bridgehead.wire.intake import Rows
@@ -42,10 +44,13 @@ class Consumer:
         client_id: str,
         identified: tuple[str, ...],
         *,
+        bridge: str,
         drop_retained: bool,
     ) -> None:
         self.gathering: Gathering[Source] = Gathering(engine, self._accept)
         self._engine = engine
+        # Ids of one client id: what another one has received says nothing about the messages for this one.
+        self.inbound = InboundIds(engine, ("inbound", "uplink", bridge, client_id))
         self._journal = journal
         self._doors = doors
         self._client = pa.array([client_id], pa.string())
@@ -62,11 +67,35 @@ class Consumer:
         """The journal takes no more than what is on its way: whoever brings messages waits."""
         return self._journal.full
 
+    def session_lost(self, then: Callable[[], None]) -> None:
+        """The remote starts anew, with the first id again: what we know of ids is forgotten, and only then ``then`` comes."""
+        changes = Changes()
+        self.inbound.forget(changes)
+        if changes.state:
+            self._engine.write(changes)
+            self._engine.when_synced(then)
+        else:
+            then()
+
     def _wanting(self, topic: str) -> _Wanting:
         by = [at for at, each in enumerate(self._identified, 1) if matches(each, topic)]
         return _Wanting(tuple(door for door in self._doors if door.filters_match(topic)), by[0] if len(by) > 1 else 0)
 
     def _accept(self, rows: Rows, sources: list[Source]) -> None:
+        """What came, and the QoS 2 ids it came with, in one write."""
+        changes = Changes()
+        touched: dict[str, Log] = {}
+        try:
+            if len(rows.rows):
+                self._admit(changes, touched, rows)
+            self.inbound.write(changes)
+        finally:  # whatever a log has given an offset is written, else it could not be read
+            if changes.puts or changes.state:
+                self._engine.write(changes)
+                ends = [(log, log.end) for log in touched.values()]
+                self._engine.when_synced(lambda: _publish(ends))
+
+    def _admit(self, changes: Changes, touched: dict[str, Log], rows: Rows) -> None:
         batch = wire_batch(rows)
         self.received += batch.num_rows
         if self._drop_retained and batch.column("retain").true_count:
@@ -75,7 +104,6 @@ class Consumer:
             batch = batch.filter(pc.invert(batch.column("retain")))
             if batch.num_rows == 0:
                 return
-        changes = Changes()
         times = timestamps(now_us(), batch.num_rows)
         clients = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, np.int32)), self._client)
         wanted: dict[Door, list[Chosen]] = {}
@@ -89,14 +117,9 @@ class Consumer:
             for door in plan.doors:
                 wanted.setdefault(door, []).append(chosen)
         arrived = Arrived(batch, clients, times)
-        try:
-            for door, parts in wanted.items():
-                door.admit(changes, *arrived.only(in_order(parts)))
-        finally:  # whatever a log has given an offset is written, else it could not be read
-            if changes.puts:
-                self._engine.write(changes)
-                ends = {door.log.name: (door.log, door.log.end) for door in wanted}
-                self._engine.when_synced(lambda: _publish(ends))
+        for door, parts in wanted.items():
+            touched[door.log.name] = door.log
+            door.admit(changes, *arrived.only(in_order(parts)))
 
     def _without_copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
         """Of several copies of a message the one that came by this subscription; all, if the remote names none."""
@@ -114,6 +137,6 @@ def _identifiers(rows: Rows, row: int) -> list[int]:
     return found
 
 
-def _publish(touched: dict[str, tuple[Log, int]]) -> None:
-    for log, end in touched.values():
+def _publish(touched: list[tuple[Log, int]]) -> None:
+    for log, end in touched:
         log.publish(end)

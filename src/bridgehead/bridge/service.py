@@ -43,7 +43,15 @@ class BridgeService:
             for number, route in enumerate(route for route in routes if route.direction == "push")
         ]
         identified = tuple(wish.filter for wish in wishes.subscriptions) if wishes.identified else ()
-        self.consumer = Consumer(engine, journal, pull_doors, bridge.client_id, identified, drop_retained=rule.version < 5)
+        self.consumer = Consumer(
+            engine,
+            journal,
+            pull_doors,
+            bridge.client_id,
+            identified,
+            bridge=bridge.id,
+            drop_retained=rule.version < 5,
+        )
         self.publishers = [
             LocalPublisher(outboxes[route.id], lambda batch: publish(batch, bridge.client_id))
             for route in routes

@@ -21,7 +21,7 @@ from bridgehead.bridge.watchdog import watch
 from bridgehead.clock import monotonic
 from bridgehead.link.link import Buffer, Link
 from bridgehead.session.rows import unreceive
-from bridgehead.session.stream import Fault, PacketStream, no_inbound_ids
+from bridgehead.session.stream import Fault, PacketStream
 from bridgehead.wire.encode import encode
 from bridgehead.wire.frames import encode_acks
 from bridgehead.wire.intake import Rows, ScanResult
@@ -103,7 +103,6 @@ class Uplink:
         self.status = UplinkStatus()
         self._consumer = consumer
         self.outgoing = Outgoing(rule.bridge, rule.version, forwarders)
-        self._inbound = no_inbound_ids()
         self._stopping = False
         self._error = ""  # why the running connection ended, as far as we know
         self._fresh = True  # no session of this process exists yet: what the remote may remember is not ours
@@ -171,7 +170,7 @@ class Uplink:
         self._connack.clear()
         self._closed.clear()
         self._stream = PacketStream(from_server=True, version=self.rule.version)
-        self._stream.inbound = self._inbound
+        self._stream.inbound = self._consumer.inbound.marks
         self._stream.greeted = False
         self._error = "the remote broker closed the connection"
         link = Link(self)
@@ -272,7 +271,8 @@ class Uplink:
                     self.outgoing.acked(item.acks)
                 if item.row_to > item.row_from or item.replies:
                     assert self._link is not None
-                    self._consumer.gathering.received(_Owed(self, self._link), item.replies)
+                    changed = self._consumer.inbound.changed(item.ids_from, item.ids_to)
+                    self._consumer.gathering.received(_Owed(self, self._link), item.replies, ids_changed=changed)
             elif isinstance(item, Fault):
                 self._fail(item.reason, f"the remote broker broke the protocol: {item.text}")
             else:
@@ -290,7 +290,7 @@ class Uplink:
                 self._link.pause_reading()
 
     def failed(self, rows: Rows) -> None:
-        unreceive(rows.rows, self._inbound)
+        unreceive(rows.rows, self._consumer.inbound.marks)
         self._fail(Reason.UNSPECIFIED_ERROR, "what the remote broker sent could not be kept")
 
     def journal_has_room(self) -> None:
@@ -325,7 +325,8 @@ class Uplink:
             link.abort()
             return
         self._apply_limits(packet)
-        if packet.session_present and not self.rule.clean_start:
+        resumed = packet.session_present and not self.rule.clean_start
+        if resumed:
             self._resume(link)
         else:
             self._start_anew()
@@ -336,7 +337,12 @@ class Uplink:
         self.status.last_error = None
         self.status.connects += 1
         log.info("bridge %s: connected to %s", self.rule.bridge, link.peer)
-        self._subscribe(link, resumed=packet.session_present)
+        if resumed:
+            self._subscribe(link, resumed=True)
+        else:
+            self.status.subscribed = False
+            # A remote that has no session of ours sends nothing before it has our subscriptions.
+            self._consumer.session_lost(lambda: self._subscribe(link, resumed=False))
         self._connack.set()
         self.outgoing.attach(link)
 
@@ -360,11 +366,11 @@ class Uplink:
         self.outgoing.resume()
 
     def _start_anew(self) -> None:
-        self._inbound = no_inbound_ids()
-        self._stream.inbound = self._inbound
         self.status.possibly_doubled += self.outgoing.start_anew()
 
     def _subscribe(self, link: Link, *, resumed: bool) -> None:
+        if self._link is not link:
+            return
         if not self.rule.subscriptions or (resumed and self.status.subscribed):
             self.status.subscribed = True
             return

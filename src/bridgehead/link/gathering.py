@@ -34,18 +34,23 @@ S = TypeVar("S", bound=Source)
 
 
 class Gathering(Generic[S]):
-    """Collects scanned runs; ``accept`` gets their rows, and the replies leave when the engine says that they are safe."""
+    """Collects scanned runs; ``accept`` gets their rows, and the replies leave when the engine says that they are safe.
+
+    A turn that only released QoS 2 ids has no rows, and is accepted all the same if their removal is to be written.
+    """
 
     def __init__(self, engine: Keeper, accept: Callable[[Rows, list[S]], None]) -> None:
         self.intake = Intake()
         self._engine = engine
         self._accept = accept
         self._runs: list[tuple[S, bytes]] = []
+        self._ids_changed = False
         self._turn_due = False
 
-    def received(self, source: S, replies: bytes) -> None:
-        """A run of this source is in the intake; ``replies`` are due when it is safe."""
+    def received(self, source: S, replies: bytes, *, ids_changed: bool = False) -> None:
+        """A run of this source is in the intake; ``replies`` are due when it is safe, and so are changes of QoS 2 ids."""
         self._runs.append((source, replies))
+        self._ids_changed |= ids_changed
         if self.intake.bytes_used > INTAKE_BYTES:
             self.flush()
         elif not self._turn_due:
@@ -61,7 +66,8 @@ class Gathering(Generic[S]):
         if not self._runs:
             return
         runs, self._runs = self._runs, []
-        if self.intake.rows_used:
+        if self.intake.rows_used or self._ids_changed:
+            self._ids_changed = False
             rows = self.intake.take()
             try:
                 self._accept(rows, [source for source, _ in runs])

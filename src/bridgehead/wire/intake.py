@@ -48,6 +48,9 @@ class ScanResult(NamedTuple):
     """How many PUBREL packets were taken; each has its PUBCOMP in `replies`."""
     need: int
     """Total length of the packet at `consumed`, 0 if its header is not complete (or stop is ERROR)."""
+    ids_from: int
+    ids_to: int
+    """All QoS 2 packet ids whose mark this run has set or cleared lie in [ids_from, ids_to); 0 and 0 if there are none."""
 
 
 class Rows(NamedTuple):
@@ -103,7 +106,7 @@ class Intake:
             if stop != k.FULL:
                 break
             self._make_room(int(tally[k.ROWS_USED]))
-        row_to, n_acks, n_replies, published, released, copy_from, copy_to, need = tally.tolist()
+        row_to, n_acks, n_replies, published, released, copy_from, copy_to, need, ids_from, ids_to = tally.tolist()
         if row_to > row_from:
             self._keep(buf[copy_from:copy_to])
             self.rows_used = row_to
@@ -111,7 +114,7 @@ class Intake:
             consumed, stop, reason, row_from, row_to,
             self._replies[:n_replies].tobytes() if n_replies else b"",
             self._acks[:n_acks].copy() if n_acks else self._no_acks,
-            published, released, need,
+            published, released, need, ids_from, ids_to,
         )  # fmt: skip
 
     def take(self) -> Rows:

@@ -24,8 +24,8 @@ QOS_MASK, RETAIN_FLAG, DUP_FLAG = 0x03, 0x04, 0x08
 NEED_MORE, CONTROL, ERROR, FULL = range(4)
 
 # The tally: what the scan has counted so far in this run (in and out, so that a scan can go on after FULL).
-ROWS_USED, ACKS_USED, REPLIES_USED, PUBLISHED, RELEASED, COPY_FROM, COPY_TO, NEED = range(8)
-TALLY_WIDTH = 8
+ROWS_USED, ACKS_USED, REPLIES_USED, PUBLISHED, RELEASED, COPY_FROM, COPY_TO, NEED, IDS_FROM, IDS_TO = range(10)
+TALLY_WIDTH = 10
 
 MALFORMED, PROTOCOL_ERROR, TOPIC_INVALID = 0x81, 0x82, 0x90
 ID_NOT_FOUND, ALIAS_INVALID, TOO_LARGE = 0x92, 0x94, 0x95
@@ -205,6 +205,15 @@ def _ack_fault(buf: NDArray[np.uint8], at: int, end: int, version: int) -> int:
 
 
 @kernel
+def _changed(tally: NDArray[np.int64], packet_id: int) -> None:
+    """The mark of a QoS 2 packet id has changed: the range of such ids holds this one too."""
+    if tally[IDS_TO] == 0 or packet_id < tally[IDS_FROM]:
+        tally[IDS_FROM] = packet_id
+    if packet_id >= tally[IDS_TO]:
+        tally[IDS_TO] = packet_id + 1
+
+
+@kernel
 def scan_run(
     buf: NDArray[np.uint8],
     start: int,
@@ -260,8 +269,12 @@ def scan_run(
                 acks[n_acks, 2] = buf[body + 2] if remaining > 2 else 0
                 n_acks += 1
             else:
-                known = inbound[packet_id] != 0 or version < 5
-                inbound[packet_id] = 0
+                if inbound[packet_id] != 0:
+                    inbound[packet_id] = 0
+                    _changed(tally, packet_id)
+                    known = True
+                else:
+                    known = version < 5
                 replies[n_replies] = 0x70
                 replies[n_replies + 1] = 2 if known else 3
                 replies[n_replies + 2] = packet_id >> 8
@@ -328,8 +341,9 @@ def scan_run(
             row[PAYLOAD_LEN] = stop_at - payload
             n_rows += 1
         if qos:
-            if qos == 2:
+            if qos == 2 and not again:
                 inbound[packet_id] = 1
+                _changed(tally, packet_id)
             replies[n_replies] = 0x40 if qos == 1 else 0x50
             replies[n_replies + 1] = 2
             replies[n_replies + 2] = packet_id >> 8

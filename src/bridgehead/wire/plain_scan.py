@@ -59,6 +59,7 @@ class PlainScan:
     acks: list[list[int]] = field(default_factory=list)
     published: int = 0
     released: int = 0
+    changed: set[int] = field(default_factory=set)  # QoS 2 packet ids that were marked or released
 
 
 class Reader:
@@ -236,6 +237,7 @@ def _take_publish(run: PlainScan, message: PlainPublish, inbound: set[int]) -> N
         if message.packet_id in inbound:
             return
         inbound.add(message.packet_id)
+        run.changed.add(message.packet_id)
     run.messages.append(message)
 
 
@@ -248,4 +250,6 @@ def _take_ack(run: PlainScan, kind: int, packet_id: int, reason: int, version: i
         run.replies += struct.pack(">BBH", 0x70, 2, packet_id)
     else:
         run.replies += struct.pack(">BBHB", 0x70, 3, packet_id, ID_NOT_FOUND)
-    inbound.discard(packet_id)
+    if packet_id in inbound:
+        inbound.remove(packet_id)
+        run.changed.add(packet_id)

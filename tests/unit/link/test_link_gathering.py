@@ -36,13 +36,14 @@ class Sender:
         self.gathering = gathering
         self.number = number
         self.inbound = np.zeros(1 << 16, np.uint8)
+        self.keeps_ids = False
         self.replies = b""
         self.failures = 0
 
     def send(self, *packets: Publish | Pubrel) -> None:
         data = b"".join(encode(packet, 5) for packet in packets)
         run = self.gathering.intake.scan(data, 0, len(data), 5, self.number, self.inbound)
-        self.gathering.received(self, run.replies)
+        self.gathering.received(self, run.replies, ids_changed=self.keeps_ids and run.ids_to > 0)
 
     def reply(self, data: bytes) -> None:
         self.replies += data
@@ -88,6 +89,21 @@ async def test_a_run_without_messages_waits_for_those_before_it() -> None:
     assert desk.batches == [(1, 1)]
     desk.keeper.sync()
     assert one.replies == b"\x50\x02\x00\x01\x70\x02\x00\x01"
+
+
+async def test_a_turn_that_only_releases_ids_that_are_kept_is_accepted_without_rows() -> None:
+    desk = Desk()
+    one = Sender(desk.gathering, 1)
+    one.keeps_ids = True
+    one.inbound[1] = 1
+    one.send(Pubrel(1))
+    desk.gathering.flush()
+    assert desk.batches == [(0, 1)]
+    one.send(Pubrel(1))  # nothing changes: there is nothing to write
+    desk.gathering.flush()
+    assert desk.batches == [(0, 1)]
+    desk.keeper.sync()
+    assert one.replies == b"\x70\x02\x00\x01\x70\x03\x00\x01\x92"
 
 
 async def test_a_turn_that_grows_too_large_ends_early(monkeypatch: pytest.MonkeyPatch) -> None:

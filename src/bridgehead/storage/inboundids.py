@@ -1,0 +1,62 @@
+"""QoS 2 packet ids that a peer has sent and not yet released: written with the rows they brought, in one atomic write.
+
+So a message that comes again after a crash (same id, DUP) is known if and only if its row was kept. The ids are bitmap pages,
+small states of the engine; a turn writes the pages in which a mark has changed, a page without a mark is taken away.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from bridgehead.storage.engine import Changes, Engine, Shelf
+
+IDS: Final = 1 << 16
+PAGE: Final = 1024
+"""Ids of a page: 128 bytes on the disk, and few of them for a peer that counts its ids up."""
+
+
+class InboundIds:
+    """The marks of one session. ``marks`` is what the scan reads and changes; whoever scans says what it has ``changed``."""
+
+    def __init__(self, engine: Engine, name: Shelf, *, kept: bool = True) -> None:
+        self.marks: npt.NDArray[np.uint8] = np.zeros(IDS, np.uint8)
+        self._engine = engine
+        self._name = name
+        self._kept = kept and engine.durable
+        self._changed: set[int] = set()  # pages that may differ from what is written
+        if self._kept:
+            for page in range(IDS // PAGE):
+                bits = engine.state(self._shelf(page))
+                if bits is not None:
+                    self._of(page)[:] = np.unpackbits(np.frombuffer(bits, np.uint8))
+
+    def changed(self, ids_from: int, ids_to: int) -> bool:
+        """Marks in [ids_from, ids_to) have been set or cleared; True if a write is due because of it."""
+        if not self._kept or ids_from == ids_to:
+            return False
+        self._changed.update(range(ids_from // PAGE, (ids_to - 1) // PAGE + 1))
+        return True
+
+    def write(self, changes: Changes) -> None:
+        """Let this write bring the disk up to date."""
+        for page in self._changed:
+            marks = self._of(page)
+            bits = np.packbits(marks).tobytes() if marks.any() else None
+            if bits != self._engine.state(self._shelf(page)):
+                changes.state[self._shelf(page)] = bits
+        self._changed.clear()
+
+    def forget(self, changes: Changes) -> None:
+        """The session is over: its ids mean nothing any more."""
+        self.marks.fill(0)
+        self.changed(0, IDS)
+        self.write(changes)
+
+    def _of(self, page: int) -> npt.NDArray[np.uint8]:
+        return self.marks[page * PAGE : (page + 1) * PAGE]
+
+    def _shelf(self, page: int) -> Shelf:
+        return (*self._name, str(page))
