@@ -23,6 +23,7 @@ from bridgehead.settings.model import Settings
 from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Engine
 from bridgehead.storage.journal import SHARED, Journal
+from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
 from bridgehead.telemetry.snapshot import NodeView, RouteView
@@ -47,7 +48,10 @@ class Node:
         self.on_failure: Callable[[], None] = lambda: None
         self._engine = self._storage()
         self._journal = Journal(self._engine, settings.journal.max_bytes)
-        self._outboxes = {route.id: _outbox(route, self._engine) for route in self._routes}
+        self._ledgers = {route.id: Ledger(route.id, self._engine) for route in self._routes}
+        self._outboxes = {route.id: _outbox(route, self._engine, self._ledgers[route.id]) for route in self._routes}
+        for ledger in self._ledgers.values():
+            ledger.found_in_journal(self._journal.waiting_of(ledger.route))
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
         self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged)
         bridges = {bridge.id: bridge for bridge in settings.bridges}
@@ -85,7 +89,7 @@ class Node:
             persist=bridge.persist,
             hop_limit=bridge.loop_prevention_hop_count if bridge.loop_prevention_enabled else None,
         )
-        return Door(rule, self._journal.log(INLINE if route.engine == "inline" else SHARED))
+        return Door(rule, self._journal.log(INLINE if route.engine == "inline" else SHARED), self._ledgers[route.id])
 
     async def start(self) -> None:
         """Ports first, so that a taken one ends it at once; then Spark's slow start beside ours; clients last."""
@@ -221,10 +225,10 @@ class Node:
         self._engine.close()
 
 
-def _outbox(route: Route, engine: Engine) -> Outbox:
+def _outbox(route: Route, engine: Engine, ledger: Ledger) -> Outbox:
     assert route.queue_limit is not None
     assert route.max_queue_bytes is not None
-    return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes)
+    return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes, ledger)
 
 
 def _rules(route: Route, bridge: Bridge) -> RouteRules:

@@ -127,6 +127,22 @@ def label(values: list[str], indices: npt.NDArray[np.int32]) -> pa.DictionaryArr
     return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(values, pa.string()))
 
 
+def label_runs(column: pa.DictionaryArray) -> list[tuple[int, str]]:
+    """Where a dictionary column changes: (first row, value) of each run; a null goes on with what was before it."""
+    names = column.dictionary
+    if len(names) == 1:
+        return [(0, names[0].as_py())]
+    indices = column.indices
+    if indices.null_count:
+        rows = np.flatnonzero(indices.is_valid().to_numpy(zero_copy_only=False))
+        numbers = indices.drop_null().to_numpy()
+    else:
+        numbers = indices.to_numpy()
+        rows = np.arange(len(numbers))
+    firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
+    return [(int(rows[at]), names[int(numbers[at])].as_py()) for at in firsts]
+
+
 def concat(batches: list[Batch]) -> Batch:
     """Several batches of one schema as one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

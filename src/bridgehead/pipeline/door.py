@@ -17,6 +17,7 @@ from bridgehead.columns.schema import STORED, TIMESTAMP
 from bridgehead.pipeline.rules import hop_counts
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
+from bridgehead.storage.ledger import Ledger
 from bridgehead.wire.topicnames import matches
 
 
@@ -50,11 +51,20 @@ class Arrived(NamedTuple):
 class Door:
     """One route's way into the journal."""
 
-    def __init__(self, rule: DoorRule, log: Log) -> None:
+    def __init__(self, rule: DoorRule, log: Log, ledger: Ledger | None = None) -> None:
         self.rule = rule
         self.log = log
-        self.received = 0  # rows that matched the filters
-        self.dropped: dict[str, int] = {}
+        self.ledger = Ledger(rule.route) if ledger is None else ledger
+
+    @property
+    def received(self) -> int:
+        """Rows that matched the filters."""
+        return self.ledger.received
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """By reason, before they were outbox rows."""
+        return self.ledger.dropped_before
 
     def filters_match(self, topic: str) -> bool:
         return any(matches(one, topic) for one in self.rule.filters)
@@ -64,15 +74,13 @@ class Door:
 
     def exclude(self, rows: int) -> None:
         """So many rows matched, and an exclude keeps them out."""
-        self.received += rows
-        self._drop("excluded", rows)
+        self.ledger.turn_away("excluded", rows)
 
     def admit(self, changes: Changes, batch: Batch, clients: pa.DictionaryArray, received_at: pa.Array) -> int:
         """Append those rows to the log that may enter; returns how many did."""
-        self.received += batch.num_rows
         keep = self._under_hop_limit(batch)
         if keep is not None:
-            self._drop("loop", int((~keep).sum()))
+            self.ledger.turn_away("loop", int((~keep).sum()))
             mask = pa.array(keep)
             batch, clients, received_at = batch.filter(mask), clients.filter(mask), received_at.filter(mask)
             if batch.num_rows == 0:
@@ -85,7 +93,9 @@ class Door:
         columns["client_id"] = clients
         columns["route"] = constant_label(self.rule.route, rows)
         stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
-        self.log.append(changes, stored)
+        self.log.append(changes, stored, self.rule.route)
+        self.ledger.receive(rows, self.ledger.safe_rows(stored))
+        self.ledger.write(changes)
         return int(rows)
 
     def _under_hop_limit(self, batch: Batch) -> npt.NDArray[np.bool_] | None:
@@ -100,9 +110,6 @@ class Door:
         hops = hop_counts(properties)
         keep = ~((hops > 0) & (hops >= limit))
         return None if keep.all() else keep
-
-    def _drop(self, reason: str, rows: int) -> None:
-        self.dropped[reason] = self.dropped.get(reason, 0) + rows
 
 
 def timestamps(received_at: int, rows: int) -> pa.Array:

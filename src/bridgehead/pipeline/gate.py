@@ -186,13 +186,13 @@ class Gate:
         for route, _ in outputs:
             if route not in self._outboxes:
                 raise RefusedError(f"no route {route}")  # before any outbox was touched
+        consumed = log.consume(changes, end)
+        self._count_consumed(consumed, outputs)
         for route, batch in outputs:
             self._outboxes[route].land(changes, batch)
             stats.rows_out += batch.num_rows
         stats.batches += 1
-        waiting = log.waiting
-        log.consume(changes, end)
-        stats.last_rows = waiting - log.waiting  # not the length of the range: it may have holes
+        stats.last_rows = sum(consumed.values())  # not the length of the range: it may have holes
         stats.rows_in += stats.last_rows
         self._engine.write(changes)
         landed = [self._outboxes[route] for route in dict.fromkeys(route for route, _ in outputs)]
@@ -200,6 +200,15 @@ class Gate:
             safe = [(outbox, outbox.end) for outbox in landed]
             self._engine.when_synced(lambda: _landed(safe))
         self.on_commit(log.name)
+
+    def _count_consumed(self, consumed: dict[str, int], outputs: list[tuple[str, Batch]]) -> None:
+        """Each route's ledger takes its rows out of the journal; which of them are safe, their outbox rows say."""
+        safe = dict.fromkeys(consumed, 0)
+        for route, batch in outputs:
+            safe[route] = safe.get(route, 0) + self._outboxes[route].ledger.safe_rows(batch)
+        for route, rows in consumed.items():
+            if route in self._outboxes:
+                self._outboxes[route].ledger.consume(rows, safe[route])
 
     def release(self, epoch: int, name: str, end: int) -> None:
         """The reader will never ask below ``end`` again: trim."""

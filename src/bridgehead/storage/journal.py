@@ -7,15 +7,20 @@ which everything has become outbox rows; only a commit moves it, in the same wri
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final
 
-from bridgehead.columns.batches import Batch, rows_of
-from bridgehead.storage.engine import Changes, Engine, Shelf
+from bridgehead.columns.batches import Batch, label_runs, rows_of
+from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
 from bridgehead.storage.gaps import Gaps, missing
+from bridgehead.storage.runs import Runs
 from bridgehead.storage.segments import Segments
 
 SHARED: Final = "shared"
 """The log of all routes without a transform."""
+
+JOURNAL: Final = "journal"
+"""The rows of a log are on the shelf (JOURNAL, name)."""
 
 PARTITION: Final = 0
 
@@ -26,13 +31,15 @@ class Log:
     def __init__(self, name: str, engine: Engine) -> None:
         self.name = name
         self._engine = engine
-        self._segments = Segments(engine, ("journal", name))
+        self._segments = Segments(engine, (JOURNAL, name))
         self.end = 0  # the offset the next row gets
         self.visible = 0  # readers see rows below this: those whose promise is kept
         self.consumed = 0  # rows below this have become outbox rows
         self.weight = 0  # bytes held
         self._spent = 0  # of these: bytes of batches whose rows are all consumed
         self._gaps = Gaps()  # offsets without a row: what a restart leaves
+        self._runs = Runs()  # whose the rows are that wait
+        self.waiting_of: dict[str, int] = {}  # rows that wait, by route
         self.on_visible: Callable[[], None] = lambda: None  # more rows may be read
         if self._segments.ceiling:
             self._recover()
@@ -40,7 +47,7 @@ class Log:
     def _recover(self) -> None:
         """Find what an earlier life has left. Offsets go on above the ceiling; what was below it and is gone is a gap."""
         self.end = self.visible = self._segments.ceiling
-        self.consumed = self._engine.state(_consumed(self.name)) or 0
+        self.consumed = self._engine.state(consumed_name(self.name)) or 0
         self.weight = sum(segment.weight for segment in self._segments)
         self._spent = sum(segment.weight for segment in self._segments if segment.end <= self.consumed)
         ranges: list[tuple[int, int]] = []
@@ -54,6 +61,11 @@ class Log:
         if not self.waiting:
             self.consumed = self.end
             self._spent = self.weight
+        for segment in self._segments:
+            if segment.end > self.consumed:
+                for first, route in label_runs(self._segments.batch(segment).column("route")):
+                    self._runs.extend(segment.start + first, route)
+        self.waiting_of = self.rows_by_route(self.consumed, self.end)
 
     @property
     def incarnation(self) -> str:
@@ -70,12 +82,27 @@ class Log:
         """Bytes of batches with rows that wait: what the bound counts."""
         return self.weight - self._spent
 
-    def append(self, changes: Changes, batch: Batch) -> int:
-        """Add STORED rows to the write; returns the offset of the first."""
+    def append(self, changes: Changes, batch: Batch, route: str | None = None) -> int:
+        """Add STORED rows to the write, all of this route, or of those they name; returns the offset of the first."""
         start = self.end
         self.weight += self._segments.append(changes, start, batch).weight
         self.end += batch.num_rows
+        runs = label_runs(batch.column("route")) if route is None else [(0, route)]
+        for (first, name), (last, _) in pairwise([*runs, (batch.num_rows, "")]):
+            self._runs.extend(start + first, name)
+            self.waiting_of[name] = self.waiting_of.get(name, 0) + last - first
         return start
+
+    def rows_by_route(self, start: int, end: int) -> dict[str, int]:
+        """How many rows of [start, end) each route has; known of those that wait."""
+        found: dict[str, int] = {}
+        for route, first, last in self._runs.between(start, end):
+            rows = last - first
+            if self._gaps:
+                rows -= self._gaps.below(last) - self._gaps.below(first)
+            if rows:
+                found[route] = found.get(route, 0) + rows
+        return found
 
     def publish(self, end: int | None = None) -> None:
         """What was appended below ``end`` (or so far) is safe: readers may have it."""
@@ -121,14 +148,19 @@ class Log:
                 pieces.append((first, rows_of(batch, first - segment.start, last - first)))
         return pieces
 
-    def consume(self, changes: Changes, end: int) -> None:
-        """Everything below ``end`` is outbox rows now, by the same write."""
+    def consume(self, changes: Changes, end: int) -> dict[str, int]:
+        """Everything below ``end`` is outbox rows now, by the same write; returns how many rows of each route it took."""
+        taken = self.rows_by_route(self.consumed, end)
+        for route, rows in taken.items():
+            self.waiting_of[route] -= rows
+        self._runs.forget(end)
         for index in range(self._segments.index_of(self.consumed), len(self._segments)):
             if self._segments[index].end > end:
                 break
             self._spent += self._segments[index].weight
         self.consumed = end
-        changes.later[_consumed(self.name)] = end
+        changes.later[consumed_name(self.name)] = end
+        return taken
 
     def trim(self, changes: Changes, end: int) -> None:
         """Forget whole segments below ``end``, never beyond what was consumed."""
@@ -139,7 +171,8 @@ class Log:
             self._segments.drop_first(changes)
 
 
-def _consumed(name: str) -> Shelf:
+def consumed_name(name: str) -> Shelf:
+    """Where the consumed offset of a log is kept."""
     return ("consumed", name)
 
 
@@ -150,11 +183,17 @@ class Journal:
         self._engine = engine
         self.max_bytes = max_bytes
         self.logs: dict[str, Log] = {}
+        for (_, _, name), _ in engine.states((CEILING, JOURNAL)):
+            self.log(name)  # an earlier life may have left rows there
 
     def log(self, name: str) -> Log:
         if name not in self.logs:
             self.logs[name] = Log(name, self._engine)
         return self.logs[name]
+
+    def waiting_of(self, route: str) -> int:
+        """Rows of this route that wait, in whatever log."""
+        return sum(log.waiting_of.get(route, 0) for log in self.logs.values())
 
     @property
     def full(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -16,11 +17,17 @@ import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, concat, row_ends, rows_of
 from bridgehead.storage.engine import Changes, Engine, Shelf
+from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.segments import Segment, Segments
 
 WAITING: Final = 0
 MARKED: Final = 1
 DONE: Final = 2
+
+OUTBOX: Final = "outbox"
+"""The rows of a route are on the shelf (OUTBOX, route)."""
+DONE_NOTES: Final = "done"
+"""The notes of a route's outbox under (DONE_NOTES, route)."""
 
 POLL_BYTES: Final = 1024 * 1024
 """What one poll hands out at most, so that a sender's turn stays short whatever the payloads are."""
@@ -56,10 +63,13 @@ class Polled:
 class Outbox:
     """The queue of one route. Used from the node's event loop only."""
 
-    def __init__(self, route: str, engine: Engine, max_rows: int, max_bytes: int) -> None:
+    def __init__(
+        self, route: str, engine: Engine, max_rows: int, max_bytes: int, ledger: Ledger | None = None
+    ) -> None:
         self.route = route
+        self.ledger = Ledger(route) if ledger is None else ledger
         self._engine = engine
-        self._segments = Segments(engine, ("outbox", route))
+        self._segments = Segments(engine, (OUTBOX, route))
         self._marks: dict[int, npt.NDArray[np.uint8]] = {}  # by the segment's start: made when its first row is polled
         self.max_rows = max_rows
         self.max_bytes = max_bytes
@@ -68,17 +78,15 @@ class Outbox:
         self.cursor = 0  # no row below this is waiting
         self._touched = 0  # no row from here on was ever polled
         self.weight = 0
-        # entered = delivered + dropped + depth, at any moment
-        self.entered = 0
-        self.delivered = 0
-        self.dropped: dict[str, int] = {}  # by reason
         self.on_waiting: Callable[[], None] = lambda: None
         # Runs of done rows in batches that are not all done, as notes (first number, rows): what a restart must know.
-        self._done_shelf: Shelf = ("done", route)
+        self._done_shelf: Shelf = (DONE_NOTES, route)
         self._gap = (0, 0)  # the numbers that a restart has left out
         self._noted: dict[int, list[int]] = {}  # by the segment's start: the numbers of its notes
+        self._safe: dict[int, npt.NDArray[np.bool_]] = {}  # by the segment's start, if mixed: which rows are on the disk
         if self._segments.ceiling:
             self._recover()
+            self.ledger.found_in_outbox(self.depth)
 
     def _recover(self) -> None:
         """Find what an earlier life has left: everything but the rows that were done. Markers do not survive:
@@ -105,9 +113,21 @@ class Outbox:
         if changes.drops or changes.notes:
             self._engine.write(changes)
         self.cursor = self._segments[0].start if len(self._segments) else self.end
-        self.entered = self.depth
         if len(self._segments):
             self._gap = (self._segments[-1].end, self.end)
+
+    @property
+    def entered(self) -> int:
+        return self.ledger.entered
+
+    @property
+    def delivered(self) -> int:
+        return self.ledger.delivered
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """By reason."""
+        return self.ledger.dropped
 
     @property
     def depth(self) -> int:
@@ -125,14 +145,16 @@ class Outbox:
 
     def land(self, changes: Changes, batch: Batch) -> int:
         """Add OUTBOX rows to the write; beyond the limit the newest are dropped and counted. Returns how many entered."""
+        self.ledger.enter(batch.num_rows, self.ledger.safe_rows(batch))
         room = self._room(batch.num_rows)
         if room < batch.num_rows:
-            self.refuse("queue-full", batch.num_rows - room)
+            over = batch.slice(room)
+            self.ledger.drop("queue-full", over.num_rows, self.ledger.safe_rows(over))
             batch = batch.slice(0, room)
-        self.entered += batch.num_rows
         if batch.num_rows:
             self.weight += self._segments.append(changes, self.end, batch).weight
             self.end += batch.num_rows
+        self.ledger.write(changes)
         return int(batch.num_rows)
 
     def _room(self, rows: int) -> int:
@@ -154,9 +176,9 @@ class Outbox:
             self.on_waiting()
 
     def refuse(self, reason: str, rows: int) -> None:
-        """So many rows came here and are not kept: they count as entered, and as dropped."""
-        self.entered += rows
-        self._count_dropped(reason, rows)
+        """So many rows came here, never were anywhere else, and are not kept: they count as entered, and as dropped."""
+        self.ledger.enter(rows, 0)
+        self.ledger.drop(reason, rows, 0)
 
     def poll(self, max_rows: int, max_bytes: int = POLL_BYTES) -> Polled | None:
         """Mark and return the next consecutive waiting rows of one batch, oldest first; one row at least."""
@@ -198,19 +220,15 @@ class Outbox:
 
     def acknowledge(self, seqs: Seqs) -> None:
         """These rows are delivered and leave the outbox; a number that is not marked (any more) is ignored."""
-        self.delivered += self._set(seqs, MARKED, DONE)
+        self._done(seqs, self.ledger.deliver)
 
     def drop(self, seqs: Seqs, reason: str) -> None:
         """These rows will never be delivered: they leave the outbox, counted by their reason."""
-        self._count_dropped(reason, self._set(seqs, MARKED, DONE))
-
-    def _count_dropped(self, reason: str, rows: int) -> None:
-        if rows:
-            self.dropped[reason] = self.dropped.get(reason, 0) + rows
+        self._done(seqs, partial(self.ledger.drop, reason))
 
     def reset(self, seqs: Seqs) -> None:
         """These rows were not delivered: waiting again, in their old place."""
-        if self._set(seqs, MARKED, WAITING):
+        if self._set(Changes(), seqs, MARKED, WAITING)[0]:
             self.cursor = min(self.cursor, int(seqs.min()))
             self.on_waiting()
 
@@ -220,10 +238,20 @@ class Outbox:
             marks = self._marks[segment.start] = np.zeros(segment.rows, np.uint8)
         return marks
 
-    def _set(self, seqs: Seqs, old: int, new: int) -> int:
-        """Move rows from one state to another, segment by segment; segments that are all done leave."""
-        moved = 0
+    def _done(self, seqs: Seqs, count: Callable[[int, int], None]) -> None:
+        """Marked rows leave, counted in the same write."""
         changes = Changes()
+        count(*self._set(changes, seqs, MARKED, DONE))
+        if changes.drops or changes.notes:
+            self.ledger.write(changes)
+            self._engine.write(changes)
+
+    def _set(self, changes: Changes, seqs: Seqs, old: int, new: int) -> tuple[int, int]:
+        """Move rows from one state to another, segment by segment; segments that are all done leave.
+
+        Returns how many rows moved, and how many of these are on the disk.
+        """
+        moved = safe = 0
         seqs = np.sort(seqs)
         position = 0
         while position < len(seqs):
@@ -241,18 +269,28 @@ class Outbox:
             rows = rows[marks[rows] == old]
             marks[rows] = new
             moved += len(rows)
+            safe += self._safe_rows(segment, rows)
             if new == DONE and bool((marks == DONE).all()):
                 self._leave(changes, index)
             elif new == DONE and segment.stored and len(rows):
                 self._note_done(changes, segment, rows)
-        if changes.drops or changes.notes:
-            self._engine.write(changes)
-        return moved
+        return moved, safe
+
+    def _safe_rows(self, segment: Segment, rows: Seqs) -> int:
+        """How many of these rows of a segment are on the disk."""
+        if not segment.mixed:
+            return len(rows) if segment.stored else 0
+        safe = self._safe.get(segment.start)
+        if safe is None or len(safe) != segment.rows:  # a merge makes a longer one
+            qos = self._segments.batch(segment).column("qos").to_numpy(zero_copy_only=False)
+            safe = self._safe[segment.start] = qos > 0
+        return int(np.count_nonzero(safe[rows]))
 
     def _leave(self, changes: Changes, index: int) -> None:
         """All rows of a segment are done."""
         segment = self._segments[index]
         del self._marks[segment.start]
+        self._safe.pop(segment.start, None)
         self.weight -= segment.weight
         changes.notes += [(self._done_shelf, first, None) for first in self._noted.pop(segment.start, ())]
         self._segments.drop(changes, index)

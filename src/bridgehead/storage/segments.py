@@ -37,6 +37,7 @@ class Segment:
     weight: int
     level: int
     stored: bool = False  # whether rows of it are on a disk
+    mixed: bool = False  # whether others of it are not
 
     @property
     def end(self) -> int:
@@ -81,7 +82,8 @@ class Segments:
         self._starts.append(start)
         changes.puts.append((self._shelf, start, batch))
         if self._engine.durable:
-            segment.stored = bool(batch.column("qos").to_numpy(zero_copy_only=False).any())
+            safe = int(np.count_nonzero(batch.column("qos").to_numpy(zero_copy_only=False)))
+            segment.stored, segment.mixed = safe > 0, 0 < safe < segment.rows
             if segment.end > self.ceiling:
                 self.ceiling = changes.state[self._ceiling_name] = segment.end + CEILING_BLOCK
         return segment
@@ -118,5 +120,6 @@ class Segments:
             self._engine.write(changes)
             segment = Segment(run[0].start, merged.num_rows, sum(s.weight for s in run), level + 1)
             segment.stored = any(s.stored for s in run)
+            segment.mixed = segment.stored and any(s.mixed or not s.stored for s in run)
             self._segments[-FAN:] = [segment]
             self._starts[-FAN:] = [segment.start]

@@ -65,7 +65,7 @@ class NodeView:
             "journal": {name: _log(self, name) for name in self.journal.logs},
             "pipeline": _pipeline(self.supervisor),
             "bridges": {name: _bridge(service) for name, service in self.bridges.items()},
-            "routes": {view.route.id: _route(view) for view in self.routes},
+            "routes": {view.route.id: _route(view, self.journal) for view in self.routes},
         }
 
 
@@ -116,18 +116,21 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
     }
 
 
-def _route(view: RouteView) -> dict[str, Any]:
-    outbox = view.outbox
+def _route(view: RouteView, journal: Journal) -> dict[str, Any]:
+    outbox, ledger = view.outbox, view.outbox.ledger
     return {
         "bridge": view.route.bridge,
         "direction": view.route.direction,
         "filters": list(view.route.filters),
         "engine": view.route.engine,
-        "received": view.door.received,
-        "droppedBefore": dict(view.door.dropped),
-        "entered": outbox.entered,
-        "delivered": outbox.delivered,
-        "dropped": dict(outbox.dropped),
+        "received": ledger.received,
+        "droppedBefore": ledger.dropped_before,
+        "waiting": journal.waiting_of(view.route.id),
+        "consumed": ledger.consumed,
+        "entered": ledger.entered,
+        "delivered": ledger.delivered,
+        "dropped": ledger.dropped,
+        "deadLettered": ledger.dead_lettered,
         "depth": outbox.depth,
         "inFlight": outbox.in_flight - (view.forwarder.tier2 if view.forwarder is not None else 0),
         "tier2": view.forwarder.tier2 if view.forwarder is not None else 0,

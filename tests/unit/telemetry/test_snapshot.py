@@ -38,13 +38,11 @@ def routes(node: Node) -> dict[str, dict[str, Any]]:
 
 def sums_hold(node: Node) -> bool:
     snapshot = node.view().snapshot()
+    found = snapshot["routes"].values()
     waiting = sum(log["waiting"] for log in snapshot["journal"].values())
-    admitted = sum(r["received"] - sum(r["droppedBefore"].values()) for r in snapshot["routes"].values())
-    entered = sum(r["entered"] for r in snapshot["routes"].values())
-    outboxes = all(
-        r["entered"] == r["delivered"] + sum(r["dropped"].values()) + r["depth"] for r in snapshot["routes"].values()
-    )
-    return outboxes and admitted == entered + waiting
+    outboxes = all(r["entered"] == r["delivered"] + sum(r["dropped"].values()) + r["depth"] for r in found)
+    journal = all(r["received"] == r["consumed"] + sum(r["droppedBefore"].values()) + r["waiting"] for r in found)
+    return outboxes and journal and waiting == sum(r["waiting"] for r in found)
 
 
 async def test_a_push_is_seen_at_every_door(node: Node, remote: Remote) -> None:
