@@ -12,7 +12,10 @@ from support.waiting import until
 
 
 class Line:
-    """The bridge ``line`` pushes push/# and pulls pull/#. ``remote`` are settings of mosquitto, ``push`` of the push route."""
+    """The bridge ``line`` pushes push/# and pulls pull/#. ``remote`` are settings of mosquitto, ``push`` of the push route.
+
+    ``mode`` is the node's persistence; anything else that is given is said of the bridge.
+    """
 
     def __init__(
         self,
@@ -21,6 +24,7 @@ class Line:
         *,
         remote: dict[str, Any] | None = None,
         push: dict[str, Any] | None = None,
+        mode: str = "in-memory",
         wire_open: bool = True,
         **bridge: Any,
     ) -> None:
@@ -35,7 +39,8 @@ class Line:
             "remoteSubscriptions": [{"filters": ["pull/#"]}],
             **bridge,
         }
-        self.node = NodeProcess(directory / "node", {"pipeline": {"engine": "inline"}, "bridges": [whole]})
+        document = {"persistence": {"mode": mode}, "pipeline": {"engine": "inline"}, "bridges": [whole]}
+        self.node = NodeProcess(directory / "node", document)
         if wire_open:
             self.wire.open()
             self.node.start()
@@ -50,6 +55,22 @@ class Line:
     @property
     def push(self) -> dict[str, Any]:
         return self.node.routes("line", "push")[0]
+
+    def go_away(self) -> None:
+        """The way to the remote is closed, and the node knows it."""
+        self.wire.close()
+        self.wait_disconnected()
+
+    def come_back(self) -> None:
+        self.wire.heal()
+        self.wire.open()
+        self.node.wait_connected()
+
+    def kill(self) -> None:
+        """kill -9, and the next life; a wire that is closed stays so."""
+        self.node.kill()
+        self.node.launch()
+        self.node.wait_ready()
 
     def wait_disconnected(self) -> None:
         until(lambda: self.bridge["state"] != "connected", "the bridge notices")
