@@ -15,8 +15,11 @@ import typer
 
 from bridgehead import __version__
 from bridgehead.errors import SettingsError, StartError, StorageError
+from bridgehead.settings.advice import advice
 from bridgehead.settings.load import default_settings, load
 from bridgehead.settings.model import Settings
+
+log = logging.getLogger(__name__)
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
@@ -38,6 +41,8 @@ def _settings(config: Path | None, *, report: bool = False) -> Settings:
 def check(config: Annotated[Path, typer.Option("-c", "--config", help="The configuration file (YAML).")]) -> None:
     """Validate a configuration file; print every fault with its place (exit 2)."""
     settings = _settings(config, report=True)
+    for line in advice(settings):
+        typer.echo(f"warning: {line}")
     routes = len(settings.routes())
     typer.echo(f"{config}: node {settings.node}, {len(settings.bridges)} bridges, {routes} routes: good")
 
@@ -51,6 +56,8 @@ def run(config: ConfigFile = None, verbose: Annotated[bool, typer.Option("-v", "
         stream=sys.stderr,
     )
     settings = _settings(config)
+    for line in advice(settings):
+        log.warning(line)
     from bridgehead.app import Node
 
     async def serve() -> None:

@@ -62,8 +62,10 @@ class Line:
         self.wait_disconnected()
 
     def come_back(self) -> None:
+        """The wire is as good as new, and the bridge has found that out."""
         self.wire.heal()
-        self.wire.open()
+        if not self.wire.is_open:
+            self.wire.open()
         self.node.wait_connected()
 
     def kill(self) -> None:

@@ -91,6 +91,18 @@ def test_a_good_file_is_called_good(tmp_path: Path) -> None:
     assert "good" in result.stdout
 
 
+def test_check_and_run_say_that_a_bridge_lowers_the_qos(tmp_path: Path) -> None:
+    bridge = {"id": "b", "host": "127.0.0.1", "port": free_port(), "persist": False, "localSubscriptions": [{"filters": ["a"]}]}
+    node = NodeProcess(tmp_path, {"pipeline": {"engine": "inline"}, "bridges": [bridge]})
+    said = "bridges[0].persist: bridge b lowers QoS 1 and 2 to QoS 0"
+    result = command("check", "-c", str(node.file))
+    assert result.returncode == 0
+    assert result.stdout.count(f"warning: {said}") == 1
+    node.launch()
+    node.stop()
+    assert [line.count("WARNING") for line in node.log().splitlines() if said in line] == [1]
+
+
 @pytest.mark.parametrize("taken", ["listener", "console"])
 def test_a_taken_port_is_one_clear_line(tmp_path: Path, taken: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as holder:

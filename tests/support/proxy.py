@@ -82,6 +82,10 @@ class Proxy:
         asyncio.run_coroutine_threadsafe(self._listen(), loop).result(PATIENCE)
         return self
 
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None
+
     def close(self) -> None:
         """End every connection and refuse new ones."""
         loop, thread = self._loop, self._thread

@@ -1,0 +1,32 @@
+"""What is allowed and perhaps not meant is told once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bridgehead.settings.advice import advice
+from bridgehead.settings.load import from_document
+
+PUSH: dict[str, Any] = {"localSubscriptions": [{"filters": ["a/#"]}, {"filters": ["b/#"]}]}
+PULL: dict[str, Any] = {"remoteSubscriptions": [{"filters": ["c/#"], "maxQoS": 1}]}
+
+
+def told(*bridges: dict[str, Any]) -> list[str]:
+    document = {"bridges": [{"id": f"b{i}", "host": "example.com", **bridge} for i, bridge in enumerate(bridges)]}
+    return list(advice(from_document(document)))
+
+
+@pytest.mark.parametrize("rules", [PUSH, PULL, PUSH | PULL])
+def test_a_bridge_that_lowers_the_qos_of_its_messages_is_told_once(rules: dict[str, Any]) -> None:
+    [line] = told(rules, rules | {"persist": False})
+    assert line.startswith("bridges[1].persist: bridge b1 lowers QoS 1 and 2 to QoS 0")
+
+
+def test_a_bridge_that_keeps_the_qos_gives_no_reason_to_say_anything() -> None:
+    assert told(PUSH, PUSH | {"persist": True}) == []
+
+
+def test_where_every_rule_asks_for_qos_0_nothing_is_lowered() -> None:
+    assert told({"persist": False, "localSubscriptions": [{"filters": ["a/#"], "maxQoS": 0}]}) == []
