@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from support.client import Client, Message
+from support.device import Device
 from support.mosquitto import Mosquitto
 from support.node import NodeProcess
 from support.oracle import Oracle, Topic, sums_that_do_not_hold
@@ -19,13 +20,17 @@ BURST = 8
 PAUSE = 0.03
 KEEP_ALIVE = 4
 WATCHDOG = 3
+WINDOW = 5000
+"""The remote's Receive Maximum: so many may be on the wire to it when a node is killed. It is mosquitto's window towards its
+own subscribers, too, and never full: what mosquitto has to queue behind a full one it hands on out of order."""
 
 
 class Publisher:
-    """Bursts on one topic, each acknowledged before the next, until it is told to stop."""
+    """Bursts on one topic, each answered before the next, until it is told to stop."""
 
-    def __init__(self, client: Client, oracle: Oracle, topic: Topic) -> None:
-        self._client, self._oracle, self._topic = client, oracle, topic
+    def __init__(self, port: int, oracle: Oracle, topic: Topic) -> None:
+        self.device = Device(port)
+        self._oracle, self._topic = oracle, topic
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"publisher {topic.name}", daemon=True)
@@ -33,7 +38,7 @@ class Publisher:
 
     def stop(self) -> None:
         self._stop.set()
-        self._thread.join(PATIENCE)
+        self._thread.join(2 * PATIENCE)
         assert not self._thread.is_alive()
         self.check()
 
@@ -44,19 +49,29 @@ class Publisher:
         try:
             while not self._stop.wait(PAUSE):
                 burst = self._oracle.hand_out(self._topic, BURST)
-                self._client.publish_all([Message(self._topic.name, payload, self._topic.qos) for _, payload in burst])
-                self._oracle.acknowledged(self._topic, [number for number, _ in burst])
+                taken = self.device.publish_all(
+                    [Message(self._topic.name, payload, self._topic.qos) for _, payload in burst]
+                )
+                numbers = [number for (number, _), good in zip(burst, taken, strict=True) if good]
+                self._oracle.acknowledged(self._topic, numbers)
         except BaseException as error:
             self._error = error
+        finally:
+            self.device.close()
 
 
 class Stage:
-    """``wire`` is between node and remote, ``porch`` between device and node."""
+    """``wire`` is between node and remote, ``porch`` between node and its clients, ``yard`` between remote and its clients.
+
+    Nothing goes wrong in the yard: it is there to count what the remote or its clients send again.
+    """
 
     def __init__(self, directory: Path, engine: str, version: Any = 5, mode: str = "in-memory") -> None:
         self.oracle = Oracle()
+        self.kills = 0
+        self.connects = self.watchdog_resets = 0  # of lives that have ended
         self._stack = ExitStack()
-        self.remote = Mosquitto(directory / "remote").start()
+        self.remote = Mosquitto(directory / "remote", window=WINDOW, keeps=True).start()
         self._stack.callback(self.remote.stop)
         self.wire = Proxy(self.remote.port).open()
         self._stack.callback(self.wire.close)
@@ -75,18 +90,33 @@ class Stage:
         self._stack.callback(self.node.close)
         self.porch = Proxy(self.node.port).open()
         self._stack.callback(self.porch.close)
-        self.here, self.there = (self._client(port) for port in (self.node.port, self.remote.port))
+        self.yard = Proxy(self.remote.port).open()
+        self._stack.callback(self.yard.close)
+        self.here, self.there = (
+            self._stack.enter_context(Client(wire.port, lasting=True)) for wire in (self.porch, self.yard)
+        )
         self.here.subscribe("pull/#")
         self.there.subscribe("push/#")
-        sources = {"push": self._client(self.porch.port), "pull": self._client(self.remote.port)}
         self._publishers = [
-            Publisher(source, self.oracle, self.oracle.topic(f"{way}/{qos}", qos))
-            for way, source in sources.items()
+            Publisher(port, self.oracle, self.oracle.topic(f"{way}/{qos}", qos))
+            for way, port in {"push": self.porch.port, "pull": self.yard.port}.items()
             for qos in (0, 1, 2)
         ]
 
-    def _client(self, port: int) -> Client:
-        return self._stack.enter_context(Client(port))
+    def kill_node(self) -> None:
+        """kill -9, and the next life."""
+        before = self.node.bridge("stage")
+        self.connects += before["connects"]
+        self.watchdog_resets += before["watchdogResets"]
+        self.node.kill()
+        self.kills += 1
+        self.node.launch()
+
+    def restart_remote(self, seconds: float) -> None:
+        """A clean end, which is the only one that mosquitto's promises survive, and a new life later."""
+        self.remote.stop()
+        threading.Event().wait(seconds)
+        self.remote.start()
 
     def came(self) -> dict[str, list[bytes]]:
         return {**self.here.topics(), **self.there.topics()}
@@ -110,22 +140,43 @@ class Stage:
             publisher.stop()
         self.node.wait_ready()
         self.node.wait_connected()
+        self.porch.cut()  # a broker sends again only on a new connection what the wire to a subscriber has swallowed
         until(lambda: not self.oracle.missing(self.came()), "all obligations are met", detail=self.detail)
         self.node.wait_drained()
         self.here.barrier()
         self.there.barrier()
-        resent = {"push": self.wire.resent["out"], "pull": self.wire.resent["back"]}
+        return self._judged() + self._counted()
+
+    def _judged(self) -> list[str]:
+        """What the oracle says."""
+        # What was on the wire when a node was killed is sent as new by the next life, and may have arrived.
+        again = WINDOW * self.kills
+        resent = {
+            "push": self.porch.resent["out"] + self.wire.resent["out"] + again + self.yard.resent["back"],
+            "pull": self.yard.resent["out"] + self.wire.resent["back"] + again + self.porch.resent["back"],
+        }
+        # A receiver hands a QoS 2 message on when PUBREL comes: without PUBREC there is none before the next connection.
+        late = {
+            "push": self.wire.swallowed["back", PUBREC] + self.wire.swallowed["out", PUBREL],
+            "pull": self.porch.swallowed["out", PUBREC] + self.porch.swallowed["back", PUBREL],
+        }
+        return self.oracle.judge(self.came(), resent, late)
+
+    def _counted(self) -> list[str]:
+        """What the node says of itself."""
         status = self.node.status()
-        # The remote hands a QoS 2 message on when PUBREL comes: without PUBREC there is none before the next connection.
-        late = {"push": self.wire.swallowed["back", PUBREC] + self.wire.swallowed["out", PUBREL]}
-        faults = self.oracle.judge(self.came(), resent, late) + sums_that_do_not_hold(status)
+        faults = sums_that_do_not_hold(status)
         faults += [f"dropped: {route['dropped']}" for route in status["routes"].values() if route["dropped"]]
-        handed = sum(topic.handed_out for name, topic in self.oracle.topics.items() if name.startswith("push/"))
-        entered = sum(route["entered"] for route in self.node.routes("stage", "push"))
-        if entered != handed:
-            faults.append(f"{handed} were published and {entered} entered the push route")
+        devices = [publisher.device for publisher in self._publishers]
+        if all(device.connects == 1 for device in devices) and not self.kills:
+            handed = sum(topic.handed_out for name, topic in self.oracle.topics.items() if name.startswith("push/"))
+            entered = sum(route["entered"] for route in self.node.routes("stage", "push"))
+            if entered != handed:
+                faults.append(f"{handed} were published and {entered} entered the push route")
         if status["bridges"]["stage"]["possiblyDoubled"]:
             faults.append("the session was lost, though nobody made the remote forget it")
+        if lost := sum(device.sessions_lost for device in devices):
+            faults.append(f"{lost} sessions of devices were lost, though nothing was to forget them")
         return faults
 
     def detail(self) -> object:

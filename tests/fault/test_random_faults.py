@@ -12,16 +12,18 @@ pytestmark = pytest.mark.mosquitto
 
 FAULTS = 8
 SPARK_FAULTS = 5
-SPARK_SEED = 112  # kills a worker, refuses connections, makes a hole, swallows answers
+SPARK_SEED = 279  # kills a worker, stops the JVM, resets the device, refuses connections, swallows an answer
 
 
-@pytest.mark.parametrize(("seed", "version"), [(1, 5), (2, "3.1.1"), (3, 5)], ids=str)
-def test_after_random_faults_every_promise_is_kept(tmp_path: Path, seed: int, version: object) -> None:
-    report = play(seed, FAULTS, tmp_path, "inline", version)
+@pytest.mark.parametrize(
+    ("seed", "version", "mode"), [(1, 5, "in-memory"), (2, "3.1.1", "file-native"), (3, 5, "file-native")], ids=str
+)
+def test_after_random_faults_every_promise_is_kept(tmp_path: Path, seed: int, version: object, mode: str) -> None:
+    report = play(seed, FAULTS, tmp_path, "inline", version, mode)
     assert not report.wrong, str(report)
 
 
 @pytest.mark.spark
 def test_after_random_faults_of_the_pipeline_too_every_promise_is_kept(tmp_path: Path) -> None:
-    report = play(SPARK_SEED, SPARK_FAULTS, tmp_path, "spark")
+    report = play(SPARK_SEED, SPARK_FAULTS, tmp_path, "spark", mode="file-native")
     assert not report.wrong, str(report)

@@ -19,6 +19,9 @@ from support.waiting import PATIENCE
 
 PROTOCOLS = {"3.1.1": paho.MQTTv311, "5": paho.MQTTv5}
 VERSIONS = tuple(PROTOCOLS)
+LASTS = 3600
+COMES_BACK_AFTER = 0.2
+"""Seconds: a lasting client's session, and how long it waits before it connects again."""
 
 _numbers = itertools.count()
 
@@ -43,7 +46,10 @@ class Message:
 
 
 class Client:
-    """A connected client. Everything that comes is in ``messages``, in order of arrival."""
+    """A connected client. Everything that comes is in ``messages``, in order of arrival.
+
+    A lasting one keeps its session and comes back by itself after every cut.
+    """
 
     def __init__(
         self,
@@ -52,11 +58,15 @@ class Client:
         client_id: str | None = None,
         *,
         clean: bool = True,
+        lasting: bool = False,
         keep_alive: int = 60,
         will: Message | None = None,
         connect: dict[str, Any] | None = None,
     ) -> None:
         self.version = version
+        self._lasting = lasting
+        if lasting:
+            clean, connect = False, {"SessionExpiryInterval": LASTS, **(connect or {})}
         self.messages: list[Message] = []
         self.session_present = False
         self.connack: ReasonCode | None = None
@@ -68,8 +78,9 @@ class Client:
         name = f"test-{next(_numbers)}-{uuid.uuid4().hex[:8]}" if client_id is None else client_id
         arguments = {} if version == "5" else {"clean_session": clean}
         self.paho = paho.Client(
-            paho.CallbackAPIVersion.VERSION2, name, protocol=PROTOCOLS[version], reconnect_on_failure=False, **arguments
+            paho.CallbackAPIVersion.VERSION2, name, protocol=PROTOCOLS[version], reconnect_on_failure=lasting, **arguments
         )
+        self.paho.reconnect_delay_set(COMES_BACK_AFTER, COMES_BACK_AFTER)
         self.paho.max_inflight_messages_set(1000)
         self.paho.on_connect = self._on_connect
         self.paho.on_disconnect = self._on_disconnect
@@ -94,7 +105,9 @@ class Client:
 
     def close(self, session_expiry: int | None = None) -> None:
         """Say goodbye and end the thread."""
-        if not self.disconnected.is_set():
+        if self._lasting:
+            self.paho.disconnect()  # which may find no connection to say it on
+        elif not self.disconnected.is_set():
             given = None
             if session_expiry is not None:
                 given = properties(PacketTypes.DISCONNECT, SessionExpiryInterval=session_expiry)
@@ -144,6 +157,7 @@ class Client:
 
         QoS 2, because paho hands such a message out at its PUBREL: one of QoS 1 would overtake those before it.
         """
+        assert self._connected.wait(PATIENCE), "no connection"
         name = f"barrier/{uuid.uuid4().hex}"
         self.subscribe(name, 2)
         self.publish_all([Message(name, b"", 2)])
@@ -179,10 +193,12 @@ class Client:
     def _on_connect(self, client: Any, userdata: Any, flags: paho.ConnectFlags, reason: ReasonCode, _: Any) -> None:
         self.session_present = flags.session_present
         self.connack = reason
+        self.disconnected.clear()
         self._connected.set()
 
     def _on_disconnect(self, client: Any, userdata: Any, flags: Any, reason: ReasonCode, _: Any) -> None:
         self.goodbye = reason
+        self._connected.clear()
         self.disconnected.set()
 
     def _on_message(self, client: Any, userdata: Any, message: paho.MQTTMessage) -> None:

@@ -14,7 +14,9 @@ HOW_TO_GET_IT = "needs mosquitto: apt-get install mosquitto"
 _CONFIGURATION = """\
 listener {port} 127.0.0.1
 allow_anonymous true
-persistence false
+user root
+persistence {keeps}
+persistence_location {directory}/
 max_inflight_messages {window}
 max_queued_messages 100000
 log_dest file {log}
@@ -29,13 +31,19 @@ def executable() -> str | None:
 class Mosquitto:
     """One broker on one port; it can be killed and started again."""
 
-    def __init__(self, directory: Path, *, window: int = 1000, **settings: object) -> None:
-        """Settings are lines of its configuration: ``max_packet_size=1000``."""
+    def __init__(self, directory: Path, *, window: int = 1000, keeps: bool = False, **settings: object) -> None:
+        """Settings are lines of its configuration: ``max_packet_size=1000``.
+
+        One that ``keeps`` writes its sessions when it stops, not before: a kill costs it what it had acknowledged.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self._file = directory / "mosquitto.conf"
         lines = "".join(f"{key} {value}\n" for key, value in settings.items())
-        self._file.write_text(_CONFIGURATION.format(port=self.port, window=window, log=directory / "mosquitto.log") + lines)
+        head = _CONFIGURATION.format(
+            port=self.port, keeps=str(keeps).lower(), directory=directory, window=window, log=directory / "mosquitto.log"
+        )
+        self._file.write_text(head + lines)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Mosquitto:
