@@ -1,4 +1,7 @@
-"""A file-native engine that can be killed: the next life finds what the kernel had been handed."""
+"""A file-native engine that can be killed: the next life finds what the kernel had been handed.
+
+Without a sync, so that what is written is safe at once: a kill takes the process, not the machine.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class Lives:
         self._engines: list[RocksEngine] = []
 
     def start(self) -> RocksEngine:
-        self._engines.append(RocksEngine(self._place(len(self._engines))))
+        self._engines.append(RocksEngine(self._place(len(self._engines)), sync=False))
         return self._engines[-1]
 
     def crash(self) -> RocksEngine:

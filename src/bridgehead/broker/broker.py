@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from bridgehead.broker.connection import Connection
 from bridgehead.broker.distributor import Distributor, clients_of, single_client
 from bridgehead.broker.session import NEVER, ClientSession
+from bridgehead.broker.sessionstore import SessionStore
 from bridgehead.clock import monotonic, now_us
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import WIRE
@@ -26,14 +28,17 @@ from bridgehead.link.gathering import Gathering
 from bridgehead.pipeline.door import Door
 from bridgehead.session.rows import wire_batch
 from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.inboundids import InboundIds
 from bridgehead.storage.journal import Journal, Log
-from bridgehead.wire.intake import Rows
+from bridgehead.wire.intake import Rows, ScanResult
 from bridgehead.wire.kernels_scan import CONN
 from bridgehead.wire.packets import Connack, Connect, Subscribe, Unsubscribe, Will
 from bridgehead.wire.reason import Reason
 from bridgehead.wire.topicnames import share_of
 
 SWEEP_EVERY: Final = 1.0
+SESSIONS_LIMIT: Final = 100_000
+"""Sessions at most, with or without a connection: a client that would need one more is refused."""
 
 
 class Broker:
@@ -42,19 +47,22 @@ class Broker:
     def __init__(self, engine: Engine, journal: Journal, doors: list[Door], max_rows: int, max_bytes: int) -> None:
         self.gathering: Gathering[Connection] = Gathering(engine, self._gathered)
         self.distributor = Distributor(lambda: doors)
-        self.sessions: dict[str, ClientSession] = {}
+        self._store = SessionStore(engine, lambda name, kept: ClientSession(name, engine, max_rows, max_bytes, kept=kept))
+        self.sessions = self._store.found()
         self.connections: dict[int, Connection] = {}
         self.by_client: dict[str, Connection] = {}
         self.received_rows = 0
         self.refusals: dict[str, int] = {}
         self._engine = engine
         self._journal = journal
-        self._limits = (max_rows, max_bytes)
+        self._ids_changed: dict[str, InboundIds] = {}  # of clients whose QoS 2 ids changed in this turn
         self._next_number = 1
         self._held: set[Connection] = set()  # connections not read from while the journal is full
         self._loop = asyncio.get_running_loop()
         self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep_later)
         self._wills: dict[str, tuple[asyncio.TimerHandle, Will]] = {}  # of clients that may still come back
+        for session in self.sessions.values():
+            self.distributor.resume(session)
 
     # -- the tick -----------------------------------------------------------------------------------------------------
 
@@ -63,22 +71,43 @@ class Broker:
         return Connection(self, self._next_number)
 
     def _gathered(self, rows: Rows, sources: list[Connection]) -> None:
-        names = {connection.number: connection.client_id for connection in sources}
-        self._accept(wire_batch(rows), clients_of(rows.rows[:, CONN], names.__getitem__))
-        if self._journal.full:
-            self._hold(sources)
+        ids, self._ids_changed = self._ids_changed, {}
+        if len(rows.rows):
+            names = {connection.number: connection.client_id for connection in sources}
+            self._accept(wire_batch(rows), clients_of(rows.rows[:, CONN], names.__getitem__), ids)
+            if self._journal.full:
+                self._hold(sources)
+        else:
+            self._release(ids)
+
+    def _release(self, ids: dict[str, InboundIds]) -> None:
+        changes = Changes()
+        for each in ids.values():
+            each.write(changes)
+        self._engine.write(changes)
+
+    def ids_changed(self, connection: Connection, run: ScanResult) -> bool:
+        """Whether this run has changed QoS 2 ids that are to be written with its rows."""
+        session = connection.session
+        if session is None or not session.inbound.changed(run.ids_from, run.ids_to):
+            return False
+        self._ids_changed[session.client_id] = session.inbound
+        return True
 
     def publish(self, batch: Batch, client_id: str) -> None:
         """Rows of WIRE form from inside the node (a pull route, a will), as if a client had published them."""
-        self._accept(batch, single_client(client_id, batch.num_rows))
+        self._accept(batch, single_client(client_id, batch.num_rows), {})
 
-    def _accept(self, batch: Batch, clients: pa.DictionaryArray) -> None:
+    def _accept(self, batch: Batch, clients: pa.DictionaryArray, ids: dict[str, InboundIds]) -> None:
+        """What came, and the QoS 2 ids it came with, in one write."""
         changes = Changes()
         self.received_rows += batch.num_rows
         try:
             self.distributor.distribute(changes, batch, clients, now_us())
+            for each in ids.values():
+                each.write(changes)
         finally:  # whatever a log has given an offset is written, else it could not be read
-            if changes.puts:
+            if changes.puts or changes.state:
                 self._engine.write(changes)
                 ends = [(log, log.end) for log in self._journal.logs.values()]
                 self._engine.when_synced(lambda: _journal_safe(ends))
@@ -124,11 +153,15 @@ class Broker:
         if not present:
             if session is not None:
                 self._discard(session)
-            session = ClientSession(client_id, *self._limits)
+            elif len(self.sessions) >= SESSIONS_LIMIT:
+                self.count_refusal(Reason.QUOTA_EXCEEDED)
+                return Connack(False, Reason.QUOTA_EXCEEDED)
+            session = self._store.new(client_id, _session_expiry(packet))
             self.sessions[client_id] = session
         assert session is not None
         session.expiry = _session_expiry(packet)
         session.ended_at = None
+        self._store.connected(session)
         connection.session = session
         self.by_client[client_id] = connection
         if client_id in self._wills:
@@ -169,8 +202,18 @@ class Broker:
             connection.will = None
         if session.expiry == 0:
             self._discard(session)
+        else:
+            self._store.ended(session)
+
+    def when_kept(self, callback: Callable[[], None]) -> None:
+        """Call back when what was said about sessions so far survives the node; at once where nothing does."""
+        if self._engine.durable:
+            self._engine.when_synced(callback)
+        else:
+            callback()
 
     def _discard(self, session: ClientSession) -> None:
+        self._store.give_up(session)
         for topic_filter in list(session.subscriptions):
             self.distributor.unsubscribe(session, topic_filter)
         if self.sessions.get(session.client_id) is session:
@@ -211,6 +254,7 @@ class Broker:
             if self.distributor.subscribe(session, wish, identifier):
                 new.add(wish.filter)
             reasons.append(Reason(wish.qos))
+        self._store.subscribed(session, [wish.filter for wish in packet.subscriptions if wish.filter in session.subscriptions])
         return reasons, new
 
     def send_retained(self, connection: Connection, packet: Subscribe, new: set[str]) -> None:
@@ -234,6 +278,7 @@ class Broker:
         session = connection.session
         assert session is not None
         known = [self.distributor.unsubscribe(session, one) for one in packet.filters]
+        self._store.subscribed(session, [one for one, had in zip(packet.filters, known, strict=True) if had])
         return [Reason.SUCCESS if one else Reason.NO_SUBSCRIPTION_EXISTED for one in known]
 
     def count_refusal(self, reason: int) -> None:
@@ -252,17 +297,18 @@ class Broker:
             elif connection.silent_since(now):
                 connection.refuse(Reason.KEEP_ALIVE_TIMEOUT, "silent for longer than its keep alive allows")
         for session in list(self.sessions.values()):
-            if session.ended_at is not None and session.expiry != NEVER and now - session.ended_at >= session.expiry:
+            if session.over(now):
                 self._discard(session)
 
     def close(self) -> None:
         """Nobody is served any more; what was acknowledged is in the journal."""
         self.gathering.flush()
         self._sweeper.cancel()
-        for timer, _ in self._wills.values():
-            timer.cancel()
         for connection in list(self.connections.values()):
             connection.shut()
+            self._detach(connection)  # now, while there is a disk to note it on
+        for timer, _ in self._wills.values():
+            timer.cancel()
 
 
 def _journal_safe(ends: list[tuple[Log, int]]) -> None:

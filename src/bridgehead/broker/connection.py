@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bridgehead.clock import monotonic
@@ -53,6 +54,7 @@ class Connection:
         self.session: ClientSession | None = None
         self.will: Will | None = None
         self.closing = False
+        self._greeted = False  # CONNACK has been written
         self._stream = PacketStream(from_server=False)
         self._keep_alive = CONNECT_WITHIN  # seconds of silence after which the peer is gone; 0 = none
         self._last_heard = monotonic()
@@ -83,21 +85,23 @@ class Connection:
         if len(run.acks):
             self.broker.client_acked(self, run.acks)
         if run.row_to > run.row_from or run.replies:
-            self.broker.gathering.received(self, run.replies)
+            self.broker.gathering.received(self, run.replies, ids_changed=self.broker.ids_changed(self, run))
 
     def _control(self, packet: Packet) -> None:
         if isinstance(packet, Pingreq):
-            self.link.write(encode(Pingresp(), self.version))
+            if self._greeted:
+                self._pong()
+            else:
+                self._when_kept(self._pong)
             return
         self.broker.gathering.flush()  # whatever came before this packet counts as having happened before it
         if isinstance(packet, Connect):
             self._connect(packet)
         elif isinstance(packet, Subscribe):
-            reasons, new = self.broker.subscribe(self, packet)
-            self.link.write(encode(Suback(packet.packet_id, reasons), self.version))
-            self.broker.send_retained(self, packet, new)
+            self._subscribe(packet)
         elif isinstance(packet, Unsubscribe):
-            self.link.write(encode(Unsuback(packet.packet_id, self.broker.unsubscribe(self, packet)), self.version))
+            reasons = self.broker.unsubscribe(self, packet)
+            self._when_kept(lambda: self.link.write(encode(Unsuback(packet.packet_id, reasons), self.version)))
         elif isinstance(packet, Disconnect):
             self._disconnect(packet)
         else:
@@ -112,13 +116,34 @@ class Connection:
         self._keep_alive = packet.keep_alive * 1.5
         self.will = packet.will
         connack = self.broker.connect(self, packet)
-        self.link.write(encode(connack, self.version))
         if connack.reason >= 0x80 or self.session is None:
+            self.link.write(encode(connack, self.version))
             self.will = None
             self._end()
             return
-        self._stream.inbound = self.session.inbound
+        self._stream.inbound = self.session.inbound.marks
+        self._when_kept(lambda: self._greet(connack, packet))
+
+    def _greet(self, connack: Connack, packet: Connect) -> None:
+        self._greeted = True
+        self.link.write(encode(connack, self.version))
         self.broker.connected(self, packet)
+
+    def _pong(self) -> None:
+        self.link.write(encode(Pingresp(), self.version))
+
+    def _subscribe(self, packet: Subscribe) -> None:
+        reasons, new = self.broker.subscribe(self, packet)
+
+        def answer() -> None:
+            self.link.write(encode(Suback(packet.packet_id, reasons), self.version))
+            self.broker.send_retained(self, packet, new)
+
+        self._when_kept(answer)
+
+    def _when_kept(self, answer: Callable[[], None]) -> None:
+        """Answers about a session leave when the disk has it as they say, in order; at once where there is no disk."""
+        self.broker.when_kept(lambda: answer() if not self.closing and self.session is not None else None)
 
     def _disconnect(self, packet: Disconnect) -> None:
         expiry = packet.properties.get("session_expiry_interval")

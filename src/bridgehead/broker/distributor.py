@@ -70,6 +70,12 @@ class Distributor:
         self._plans.invalidate()
         return self._tree.put(subscription.filter, session.client_id, Entry(session, subscription, identifier))
 
+    def resume(self, session: ClientSession) -> None:
+        """A session of an earlier life is served again."""
+        for topic_filter, subscription in session.subscriptions.items():
+            self._tree.put(topic_filter, session.client_id, Entry(session, subscription, session.identifiers[topic_filter]))
+        self._plans.invalidate()
+
     def unsubscribe(self, session: ClientSession, topic_filter: str) -> bool:
         session.subscriptions.pop(topic_filter, None)
         session.identifiers.pop(topic_filter, None)

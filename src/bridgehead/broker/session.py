@@ -11,8 +11,8 @@ import numpy.typing as npt
 from bridgehead.columns.batches import Batch
 from bridgehead.link.link import Link
 from bridgehead.session.sender import Finished, Sender
-from bridgehead.session.stream import no_inbound_ids
-from bridgehead.storage.engine import Changes
+from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.inboundids import InboundIds
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
 from bridgehead.wire.packets import Subscription
@@ -26,13 +26,14 @@ NEVER: Final = 0xFFFFFFFF
 class ClientSession:
     """What the broker keeps for one client id."""
 
-    def __init__(self, client_id: str, max_rows: int, max_bytes: int) -> None:
+    def __init__(self, client_id: str, engine: Engine, max_rows: int, max_bytes: int, *, kept: bool = False) -> None:
         self.client_id = client_id
+        self.kept = kept  # whether it is on the node's disk: for all of its life, or never
         self.expiry = 0  # seconds after the connection ends; NEVER for 3.1.1 sessions that are kept
         self.ended_at: float | None = None  # when the last connection ended; None while one is there
         self.subscriptions: dict[str, Subscription] = {}
         self.identifiers: dict[str, int] = {}  # subscription identifier by filter
-        self.inbound: npt.NDArray[np.uint8] = no_inbound_ids()
+        self.inbound = InboundIds(engine, ("inbound", "client", client_id), kept=kept)
         self._engine = MemoryEngine()
         self.outbox = Outbox(client_id, self._engine, max_rows, max_bytes)
         self._link: Link | None = None
@@ -43,6 +44,10 @@ class ClientSession:
     @property
     def connected(self) -> bool:
         return self._link is not None
+
+    def over(self, now: float) -> bool:
+        """Whether its time has passed since its last connection ended."""
+        return self.ended_at is not None and self.expiry != NEVER and now - self.ended_at >= self.expiry
 
     def attach(self, link: Link, version: int, window: int, max_packet: int, now_us: int) -> None:
         """A connection takes the session over: what was unacknowledged goes out again, then what waits."""

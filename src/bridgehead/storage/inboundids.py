@@ -22,16 +22,22 @@ class InboundIds:
     """The marks of one session. ``marks`` is what the scan reads and changes; whoever scans says what it has ``changed``."""
 
     def __init__(self, engine: Engine, name: Shelf, *, kept: bool = True) -> None:
-        self.marks: npt.NDArray[np.uint8] = np.zeros(IDS, np.uint8)
+        self._marks: npt.NDArray[np.uint8] | None = None
         self._engine = engine
         self._name = name
         self._kept = kept and engine.durable
         self._changed: set[int] = set()  # pages that may differ from what is written
-        if self._kept:
-            for page in range(IDS // PAGE):
-                bits = engine.state(self._shelf(page))
+
+    @property
+    def marks(self) -> npt.NDArray[np.uint8]:
+        """By packet id. Made when first asked for: of many sessions found at a start, few are asked soon."""
+        if self._marks is None:
+            self._marks = np.zeros(IDS, np.uint8)
+            for page in range(IDS // PAGE if self._kept else 0):
+                bits = self._engine.state(self._shelf(page))
                 if bits is not None:
                     self._of(page)[:] = np.unpackbits(np.frombuffer(bits, np.uint8))
+        return self._marks
 
     def changed(self, ids_from: int, ids_to: int) -> bool:
         """Marks in [ids_from, ids_to) have been set or cleared; True if a write is due because of it."""
@@ -51,9 +57,12 @@ class InboundIds:
 
     def forget(self, changes: Changes) -> None:
         """The session is over: its ids mean nothing any more."""
-        self.marks.fill(0)
-        self.changed(0, IDS)
-        self.write(changes)
+        if self._marks is not None:
+            self._marks.fill(0)
+        if self._kept:
+            every = [self._shelf(page) for page in range(IDS // PAGE)]
+            changes.state.update({shelf: None for shelf in every if self._engine.state(shelf) is not None})
+        self._changed.clear()
 
     def _of(self, page: int) -> npt.NDArray[np.uint8]:
         return self.marks[page * PAGE : (page + 1) * PAGE]
