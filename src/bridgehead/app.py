@@ -228,7 +228,8 @@ class Node:
 def _outbox(route: Route, engine: Engine, ledger: Ledger) -> Outbox:
     assert route.queue_limit is not None
     assert route.max_queue_bytes is not None
-    return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes, ledger)
+    assert route.strategy is not None
+    return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes, ledger, route.strategy)
 
 
 def _rules(route: Route, bridge: Bridge) -> RouteRules:

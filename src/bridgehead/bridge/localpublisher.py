@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from bridgehead.clock import now_us
 from bridgehead.columns.batches import Batch
-from bridgehead.columns.expiry import remaining_expiry
+from bridgehead.columns.expiry import older_than, remaining_expiry
 from bridgehead.columns.schema import WIRE
-from bridgehead.storage.outbox import Outbox
+from bridgehead.storage.outbox import TOO_OLD, Outbox
 
 TURN_ROWS: Final = 8192
 
@@ -22,8 +22,9 @@ TURN_ROWS: Final = 8192
 class LocalPublisher:
     """Takes rows whenever there are any; the local broker has them when ``publish`` returns."""
 
-    def __init__(self, outbox: Outbox, publish: Callable[[Batch], None]) -> None:
+    def __init__(self, outbox: Outbox, publish: Callable[[Batch], None], max_age: float | None = None) -> None:
         self._outbox = outbox
+        self._max_age_us = None if max_age is None else round(max_age * 1_000_000)
         self._publish = publish
         self._due = False
         outbox.on_waiting = self.wake
@@ -39,6 +40,10 @@ class LocalPublisher:
         if polled is None:
             return
         seqs, batch = polled.seqs, polled.batch
+        if self._max_age_us is not None:
+            old = older_than(batch, self._max_age_us, now_us())
+            self._outbox.drop(seqs[old], TOO_OLD)
+            batch, seqs = batch.filter(pa.array(~old)), seqs[~old]
         expiry = remaining_expiry(batch, now_us())
         if expiry is not None:
             over = expiry == 0

@@ -39,7 +39,7 @@ class BridgeService:
         wishes = wishes_of(bridge, routes)
         rule = _uplink_rule(bridge, wishes)
         self.forwarders = [
-            Forwarder(number, outboxes[route.id], bridge.tier2_limit)
+            Forwarder(number, outboxes[route.id], bridge.tier2_limit, route.max_age)
             for number, route in enumerate(route for route in routes if route.direction == "push")
         ]
         identified = tuple(wish.filter for wish in wishes.subscriptions) if wishes.identified else ()
@@ -53,7 +53,7 @@ class BridgeService:
             drop_retained=rule.version < 5,
         )
         self.publishers = [
-            LocalPublisher(outboxes[route.id], lambda batch: publish(batch, bridge.client_id))
+            LocalPublisher(outboxes[route.id], lambda batch: publish(batch, bridge.client_id), route.max_age)
             for route in routes
             if route.direction == "pull"
         ]

@@ -60,12 +60,16 @@ def column_data(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.
     return ends, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
 
 
+ROW_BYTES: Final = 64
+"""What a row costs beyond its own bytes, in limits."""
+
+
 def weight(batch: Batch) -> int:
     """Bytes a batch stands for in limits: what its messages bring plus a fixed cost a row."""
     rows: int = batch.num_rows
     if not rows:
         return 0
-    total = 64 * rows + _span(batch.column("topic")) + _span(batch.column("payload"))
+    total = ROW_BYTES * rows + _span(batch.column("topic")) + _span(batch.column("payload"))
     for name in ("content_type", "response_topic", "correlation_data"):
         column = batch.column(name)
         if column.null_count < rows:
@@ -91,6 +95,12 @@ def row_ends(batch: Batch) -> npt.NDArray[np.int64]:
         for ends in _text_ends(batch):
             total += ends - ends[0]
     return total
+
+
+def row_weights(batch: Batch) -> npt.NDArray[np.int64]:
+    """What the leading 0, 1, 2 ... rows weigh."""
+    rows = batch.num_rows + 1
+    return row_ends(batch) + np.arange(0, ROW_BYTES * rows, ROW_BYTES)
 
 
 def _text_ends(batch: Batch) -> Iterator[npt.NDArray[np.int32]]:

@@ -46,6 +46,7 @@ class Settings(Part):
                 route,
                 queue_limit=route.queue_limit or queues.max_queued_messages,
                 max_queue_bytes=route.max_queue_bytes or queues.max_queue_bytes,
+                strategy=route.strategy or queues.strategy,
                 engine=route.engine or self.pipeline.engine,
             )
             for bridge in self.bridges

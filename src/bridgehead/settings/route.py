@@ -93,6 +93,8 @@ class Route:
     max_qos: int
     queue_limit: int | None  # None only before Settings.routes() filled in the node's bounds
     max_queue_bytes: int | None
+    strategy: Strategy | None
+    max_age: float | None  # seconds; None = messages never grow too old
     engine: Engine | None
 
 
@@ -121,5 +123,7 @@ def route_of(bridge: str, rule: Subscription) -> Route:
         max_qos=rule.max_qos,
         queue_limit=rule.queue_limit,
         max_queue_bytes=rule.max_queue_bytes,
+        strategy=rule.strategy,
+        max_age=rule.max_age,
         engine=rule.engine,
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from bridgehead.columns.batches import Batch, label_runs, rows_of
+from bridgehead.columns.batches import Batch, label_runs, rows_of, weight
 from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
 from bridgehead.storage.gaps import Gaps, missing
 from bridgehead.storage.runs import Runs
@@ -84,8 +84,9 @@ class Log:
 
     def append(self, changes: Changes, batch: Batch, route: str | None = None) -> int:
         """Add STORED rows to the write, all of this route, or of those they name; returns the offset of the first."""
-        start = self.end
-        self.weight += self._segments.append(changes, start, batch).weight
+        start, size = self.end, weight(batch)
+        self._segments.append(changes, start, batch, size)
+        self.weight += size
         self.end += batch.num_rows
         runs = label_runs(batch.column("route")) if route is None else [(0, route)]
         for (first, name), (last, _) in pairwise([*runs, (batch.num_rows, "")]):

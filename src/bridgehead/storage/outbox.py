@@ -2,6 +2,10 @@
 
 What is in flight is the set of marked rows, never a number kept beside it; whoever waits asks ``has_waiting``, so no
 wake-up can be missed. A reset returns marked rows to waiting; they are polled again first, because they come first.
+
+When the queue is full its strategy says what gives way: ``discard`` keeps the oldest rows, ``discard-oldest`` the newest
+and whatever is on the wire already; with ``refuse`` nothing gives way here, because whoever brings messages is asked to
+wait before they enter the journal.
 """
 
 from __future__ import annotations
@@ -9,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, concat, row_ends, rows_of
+from bridgehead.columns.batches import Batch, concat, row_ends, row_weights, rows_of, weight
 from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.segments import Segment, Segments
@@ -32,7 +36,24 @@ DONE_NOTES: Final = "done"
 POLL_BYTES: Final = 1024 * 1024
 """What one poll hands out at most, so that a sender's turn stays short whatever the payloads are."""
 
+QUEUE_FULL: Final = "queue-full"
+"""The reason of rows that a full queue has not kept, old ones or new ones."""
+
+TOO_OLD: Final = "too-old"
+"""The reason of rows that were older than the route's maxAge when their turn came."""
+
+Strategy = Literal["discard", "discard-oldest", "refuse"]
 Seqs = npt.NDArray[np.int64]
+
+
+class Holder(Protocol):
+    """Who has polled rows and not sent them: with ``discard-oldest`` these give way first, being the oldest."""
+
+    def held(self) -> Seqs:
+        """The numbers of the oldest rows it holds: some in one run, none if it holds none."""
+
+    def let_go(self, rows: int) -> None:
+        """Forget the first so many of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +85,16 @@ class Outbox:
     """The queue of one route. Used from the node's event loop only."""
 
     def __init__(
-        self, route: str, engine: Engine, max_rows: int, max_bytes: int, ledger: Ledger | None = None
+        self,
+        route: str,
+        engine: Engine,
+        max_rows: int,
+        max_bytes: int,
+        ledger: Ledger | None = None,
+        strategy: Strategy = "discard",
     ) -> None:
         self.route = route
+        self.strategy = strategy
         self.ledger = Ledger(route) if ledger is None else ledger
         self._engine = engine
         self._segments = Segments(engine, (OUTBOX, route))
@@ -79,10 +107,13 @@ class Outbox:
         self._touched = 0  # no row from here on was ever polled
         self.weight = 0
         self.on_waiting: Callable[[], None] = lambda: None
+        self.on_left: Callable[[], None] = lambda: None  # rows have left: there may be room again
+        self.holder: Holder | None = None
         # Runs of done rows in batches that are not all done, as notes (first number, rows): what a restart must know.
         self._done_shelf: Shelf = (DONE_NOTES, route)
         self._gap = (0, 0)  # the numbers that a restart has left out
         self._noted: dict[int, list[int]] = {}  # by the segment's start: the numbers of its notes
+        self._landing: dict[int, Batch] = {}  # by their start: batches that may not be written yet, where these may be dropped
         self._safe: dict[int, npt.NDArray[np.bool_]] = {}  # by the segment's start, if mixed: which rows are on the disk
         if self._segments.ceiling:
             self._recover()
@@ -143,33 +174,103 @@ class Outbox:
     def has_waiting(self) -> bool:
         return self.cursor < self.visible
 
+    @property
+    def depth_at_most(self) -> int:
+        """No fewer than ``depth``, at no cost."""
+        first = self._segments[0].start if len(self._segments) else self.end
+        return self.end - first - (self._gap[1] - self._gap[0] if first < self._gap[0] else 0)
+
+    @property
+    def live_weight(self) -> int:
+        """Bytes of the rows that are here; of a batch with done rows the share of the others."""
+        gone = 0
+        for start, marks in self._marks.items():
+            segment = self._segments[self._segments.index_of(start)]
+            gone += segment.weight * int(np.count_nonzero(marks == DONE)) // segment.rows
+        return self.weight - gone
+
     def land(self, changes: Changes, batch: Batch) -> int:
-        """Add OUTBOX rows to the write; beyond the limit the newest are dropped and counted. Returns how many entered."""
+        """Add OUTBOX rows to the write, as many as the limits and the strategy allow. Returns how many entered."""
         self.ledger.enter(batch.num_rows, self.ledger.safe_rows(batch))
-        room = self._room(batch.num_rows)
-        if room < batch.num_rows:
-            over = batch.slice(room)
-            self.ledger.drop("queue-full", over.num_rows, self.ledger.safe_rows(over))
-            batch = batch.slice(0, room)
+        size = weight(batch)
+        if self.depth_at_most + batch.num_rows > self.max_rows or self.weight + size > self.max_bytes:
+            batch = self._within_limits(changes, batch, size)
+            size = weight(batch)
         if batch.num_rows:
-            self.weight += self._segments.append(changes, self.end, batch).weight
+            self._segments.append(changes, self.end, batch, size)
+            if self.strategy == "discard-oldest":
+                self._landing[self.end] = batch
+            self.weight += size
             self.end += batch.num_rows
         self.ledger.write(changes)
         return int(batch.num_rows)
 
-    def _room(self, rows: int) -> int:
-        """How many of so many rows may land; counts exactly only when the limit is near."""
-        if self.weight >= self.max_bytes:
-            return 0
-        first = self._segments[0].start if len(self._segments) else self.end
-        at_most = self.end - first - (self._gap[1] - self._gap[0] if first < self._gap[0] else 0)
-        if at_most + rows <= self.max_rows:
-            return rows
-        return max(min(rows, self.max_rows - self.depth), 0)
+    def _within_limits(self, changes: Changes, batch: Batch, size: int) -> Batch:
+        """What of these rows enters now that not everything has room."""
+        if self.strategy == "refuse":
+            return batch
+        first, last = 0, batch.num_rows
+        if self.strategy == "discard":
+            last = self._room(batch)
+        else:
+            first = self._make_room(changes, batch, size)
+        for over in (batch.slice(0, first), batch.slice(last)):
+            self.ledger.drop(QUEUE_FULL, over.num_rows, self.ledger.safe_rows(over))
+        return batch.slice(first, last - first)
+
+    def _room(self, batch: Batch) -> int:
+        """How many leading rows may enter: those in front of which there is room for one more row and for a byte."""
+        rows = self.max_rows - self.depth
+        within = int(np.searchsorted(row_weights(batch)[:-1], self.max_bytes - self.live_weight))
+        return max(min(rows, within), 0)
+
+    def _make_room(self, changes: Changes, batch: Batch, size: int) -> int:
+        """Drop the oldest rows that are not on the wire, as many as are too many.
+
+        Returns how many are still too many: the leading rows of the batch itself.
+        """
+        rows: int = self.depth + batch.num_rows - self.max_rows
+        size += self.live_weight - self.max_bytes
+        while True:
+            oldest, state = self._oldest()
+            if not len(oldest):
+                within = int(np.searchsorted(row_weights(batch), size, side="right")) - 1
+                return max(min(max(rows, within), len(batch)), 0)
+            segment = self._segments[self._segments.index_of(int(oldest[0]))]
+            each = segment.weight / segment.rows
+            count = min(max(rows, int(size / each)), len(oldest))
+            if count <= 0:
+                return 0
+            behind = int(oldest[count - 1]) + 1
+            if state == WAITING:
+                self.cursor = behind
+            elif self.holder is not None:
+                self.holder.let_go(count)
+            self._touched = max(self._touched, behind)
+            self.ledger.drop(QUEUE_FULL, *self._set(changes, oldest[:count], state, DONE))
+            rows, size = rows - count, size - int(count * each)
+
+    def _oldest(self) -> tuple[Seqs, int]:
+        """The oldest rows that are not on the wire, and their state: some of one batch, none if there are none."""
+        held = self.holder.held() if self.holder is not None else np.zeros(0, np.int64)
+        for index in range(self._segments.index_of(self.cursor), len(self._segments)):
+            segment = self._segments[index]
+            if len(held) and held[0] < segment.start:
+                break
+            low = max(self.cursor - segment.start, 0)
+            marks = self._marks.get(segment.start)
+            waiting = np.arange(segment.rows - low) if marks is None else np.flatnonzero(marks[low:] == WAITING)
+            waiting += segment.start + low
+            if len(held):
+                waiting = waiting[: np.searchsorted(waiting, held[0])]
+            if len(waiting):
+                return waiting, WAITING
+        return held, MARKED
 
     def landed(self, end: int | None = None) -> None:
         """What landed below ``end`` (or so far) is safe: merge small batches and say that something waits."""
         self.visible = max(self.visible, self.end if end is None else end)
+        self._landing.clear()
         # Not the cursor: a reset moves it back, and batches behind it that were polled before have markers.
         self._segments.merge_tail(touched_below=self._touched)
         if self.has_waiting:
@@ -241,10 +342,13 @@ class Outbox:
     def _done(self, seqs: Seqs, count: Callable[[int, int], None]) -> None:
         """Marked rows leave, counted in the same write."""
         changes = Changes()
-        count(*self._set(changes, seqs, MARKED, DONE))
+        moved, safe = self._set(changes, seqs, MARKED, DONE)
+        count(moved, safe)
         if changes.drops or changes.notes:
             self.ledger.write(changes)
             self._engine.write(changes)
+        if moved:
+            self.on_left()
 
     def _set(self, changes: Changes, seqs: Seqs, old: int, new: int) -> tuple[int, int]:
         """Move rows from one state to another, segment by segment; segments that are all done leave.
@@ -282,7 +386,10 @@ class Outbox:
             return len(rows) if segment.stored else 0
         safe = self._safe.get(segment.start)
         if safe is None or len(safe) != segment.rows:  # a merge makes a longer one
-            qos = self._segments.batch(segment).column("qos").to_numpy(zero_copy_only=False)
+            batch = self._landing.get(segment.start)
+            if batch is None:
+                batch = self._segments.batch(segment)
+            qos = batch.column("qos").to_numpy(zero_copy_only=False)
             safe = self._safe[segment.start] = qos > 0
         return int(np.count_nonzero(safe[rows]))
 

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from bridgehead.columns.batches import Batch, concat, weight
+from bridgehead.columns.batches import Batch, concat
 from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
 
 FAN: Final = 32
@@ -74,8 +74,7 @@ class Segments:
     def batch(self, segment: Segment) -> Batch:
         return self._engine.read(self._shelf, segment.start)
 
-    def append(self, changes: Changes, start: int, batch: Batch) -> Segment:
-        size = weight(batch)
+    def append(self, changes: Changes, start: int, batch: Batch, size: int) -> Segment:
         level = 0 if batch.num_rows < SMALL_ROWS and size < SMALL_BYTES else TOP_LEVEL
         segment = Segment(start, batch.num_rows, size, level)
         self._segments.append(segment)

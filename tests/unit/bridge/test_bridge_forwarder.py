@@ -7,6 +7,7 @@ import pytest
 
 from bridgehead.bridge import forwarder as module
 from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.clock import now_us
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
@@ -102,3 +103,29 @@ def test_an_empty_return_says_nothing_to_anybody() -> None:
     route.outbox.on_waiting = lambda: woken.append(1)
     route.forwarder.return_all(np.zeros(0, np.int64))
     assert woken == []
+
+
+def test_rows_older_than_the_route_allows_are_dropped_when_their_turn_comes() -> None:
+    route = Route()
+    route.forwarder = Forwarder(0, route.outbox, 10, max_age=60.0)
+    now = now_us()
+    ages = [61, 59, 61, 61, 10, 62]
+    changes = Changes()
+    rows = [{"payload": str(at).encode(), "received_at": now - age * 1_000_000} for at, age in enumerate(ages)]
+    route.outbox.land(changes, outbox_rows(*rows))
+    route.engine.write(changes)
+    route.outbox.landed()
+    route.forwarder.hold()
+    assert (route.take(), route.take()) == ([1, 4], [])
+    assert route.outbox.ledger.dropped == {"too-old": 4}
+    assert (route.outbox.depth, route.forwarder.tier2) == (2, 0)
+
+
+def test_discard_oldest_takes_back_what_tier_2_holds() -> None:
+    route = Route(tier2=4)
+    route.outbox.max_rows, route.outbox.strategy = 5, "discard-oldest"
+    route.land(5)
+    route.forwarder.hold()
+    route.land(3)
+    assert route.forwarder.tier2 == 1
+    assert route.take_all() == [3, 4, 5, 6, 7]

@@ -16,11 +16,11 @@ from making.rows import numbered, outbox_rows
 
 
 class End:
-    def __init__(self) -> None:
+    def __init__(self, max_age: float | None = None) -> None:
         self.engine = MemoryEngine()
         self.outbox = Outbox("r", self.engine, 1_000_000, 1 << 30)
         self.published: list[Batch] = []
-        LocalPublisher(self.outbox, self.published.append)
+        LocalPublisher(self.outbox, self.published.append, max_age)
 
     def land(self, *rows: dict[str, Any]) -> None:
         changes = Changes()
@@ -42,7 +42,7 @@ async def test_rows_are_published_in_order_at_their_wire_qos_and_are_delivered_t
     rows = end.rows()
     assert [int(row["payload"]) for row in rows] == [0, 1, 2, 3, 4]
     assert (rows[0]["qos"], rows[0]["retain"], rows[0]["content_type"]) == (1, True, "t")
-    assert (end.outbox.delivered, end.outbox.depth) == (5, 0)
+    assert (end.outbox.ledger.delivered, end.outbox.depth) == (5, 0)
 
 
 async def test_a_long_backlog_is_published_turn_by_turn() -> None:
@@ -63,7 +63,7 @@ async def test_an_expired_row_is_dropped_and_the_others_lose_the_time_they_waite
     )
     await turn()
     assert [row["message_expiry"] for row in end.rows()] == [40, None]
-    assert (end.outbox.dropped, end.outbox.delivered) == ({"expired": 1}, 2)
+    assert (end.outbox.ledger.dropped, end.outbox.ledger.delivered) == ({"expired": 1}, 2)
 
 
 async def test_nothing_but_expired_rows_publishes_nothing_and_the_next_row_still_comes() -> None:
@@ -73,3 +73,15 @@ async def test_nothing_but_expired_rows_publishes_nothing_and_the_next_row_still
     await turn()
     assert [row["payload"] for row in end.rows()] == [b"later"]
     assert end.outbox.depth == 0
+
+
+async def test_a_row_older_than_the_route_allows_is_dropped() -> None:
+    end = End(max_age=60.0)
+    now = now_us()
+    end.land(
+        {"payload": b"old", "received_at": now - 61_000_000},
+        {"payload": b"young", "received_at": now - 59_000_000},
+    )
+    await turn()
+    assert [row["payload"] for row in end.rows()] == [b"young"]
+    assert (end.outbox.ledger.dropped, end.outbox.depth) == ({"too-old": 1}, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridgehead.columns.expiry import remaining_expiry
+from bridgehead.columns.expiry import older_than, remaining_expiry
 from making.rows import outbox_rows
 
 SECOND = 1_000_000
@@ -36,3 +36,8 @@ def test_a_clock_that_was_set_back_makes_no_message_live_longer() -> None:
     left = remaining_expiry(outbox_rows({"message_expiry": 7, "received_at": 9 * SECOND}), 1 * SECOND)
     assert left is not None
     assert left.tolist() == [7]
+
+
+def test_a_row_is_too_old_when_more_than_the_age_has_passed() -> None:
+    rows = outbox_rows(*({"received_at": at} for at in (0, SECOND - 1, SECOND, SECOND + 1, 9 * SECOND)))
+    assert older_than(rows, 3 * SECOND, 4 * SECOND).tolist() == [True, True, False, False, False]

@@ -26,6 +26,8 @@ def test_a_rule_becomes_a_route_with_all_it_says() -> None:
         "maxQoS": 1,
         "queueLimit": 7,
         "maxQueueBytes": "1KiB",
+        "strategy": "discard-oldest",
+        "maxAge": 2.5,
         "engine": "inline",
     }
     [route] = settings_with([rule]).routes()
@@ -41,17 +43,19 @@ def test_a_rule_becomes_a_route_with_all_it_says() -> None:
         max_qos=1,
         queue_limit=7,
         max_queue_bytes=1024,
+        strategy="discard-oldest",
+        max_age=2.5,
         engine="inline",
     )
 
 
 def test_what_a_rule_leaves_open_the_node_decides() -> None:
-    queues = {"maxQueuedMessages": 5, "maxQueueBytes": 6}
+    queues = {"maxQueuedMessages": 5, "maxQueueBytes": 6, "strategy": "discard-oldest"}
     settings = settings_with([{"filters": ["a"]}], queuedMessages=queues, pipeline={"engine": "inline"})
     [open_route] = settings.bridges[0].routes()
-    assert (open_route.queue_limit, open_route.max_queue_bytes, open_route.engine) == (None, None, None)
+    assert (open_route.queue_limit, open_route.max_queue_bytes, open_route.strategy, open_route.engine) == (None,) * 4
     [route] = settings.routes()
-    assert (route.queue_limit, route.max_queue_bytes, route.engine) == (5, 6, "inline")
+    assert (route.queue_limit, route.max_queue_bytes, route.strategy, route.engine) == (5, 6, "discard-oldest", "inline")
 
 
 def test_the_identity_is_the_same_tomorrow() -> None:

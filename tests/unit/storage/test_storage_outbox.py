@@ -9,7 +9,7 @@ import pytest
 
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
-from bridgehead.storage.outbox import Outbox, Polled
+from bridgehead.storage.outbox import Outbox, Polled, Strategy
 from bridgehead.storage.segments import FAN
 from making.rows import numbered, numbers, outbox_rows
 
@@ -17,9 +17,9 @@ from making.rows import numbered, numbers, outbox_rows
 class Queue:
     """An outbox with rows numbered as they land."""
 
-    def __init__(self, max_rows: int = 1_000_000, max_bytes: int = 1 << 30) -> None:
+    def __init__(self, max_rows: int = 1_000_000, max_bytes: int = 1 << 30, strategy: Strategy = "discard") -> None:
         self.engine = MemoryEngine()
-        self.outbox = Outbox("r", self.engine, max_rows, max_bytes)
+        self.outbox = Outbox("r", self.engine, max_rows, max_bytes, strategy=strategy)
         self.next = 0
 
     def land(self, count: int, **given: Any) -> int:
@@ -117,15 +117,15 @@ def test_acknowledgements_survive_landing_after_a_reset(queue: Queue) -> None:
 def held(queue: Queue) -> bool:
     """DESIGN 13: entered = delivered + dropped + what is here."""
     outbox = queue.outbox
-    return outbox.entered == outbox.delivered + sum(outbox.dropped.values()) + outbox.depth
+    return outbox.ledger.entered == outbox.ledger.delivered + sum(outbox.ledger.dropped.values()) + outbox.depth
 
 
 def test_rows_beyond_the_limit_are_dropped_counted_and_still_add_up() -> None:
     queue = Queue(max_rows=3)
     assert queue.land(2) == 2
     assert queue.land(3) == 1
-    assert queue.outbox.dropped == {"queue-full": 2}
-    assert queue.outbox.entered == 5
+    assert queue.outbox.ledger.dropped == {"queue-full": 2}
+    assert queue.outbox.ledger.entered == 5
     assert held(queue)
     assert queue.poll_all() == [0, 1, 2]
 
@@ -156,7 +156,7 @@ def test_a_row_that_never_goes_is_dropped_with_its_reason(queue: Queue) -> None:
     queue.poll()
     queue.outbox.drop(seqs(1), "expired")
     queue.outbox.acknowledge(seqs(0))
-    assert (queue.outbox.delivered, queue.outbox.dropped, queue.outbox.depth) == (1, {"expired": 1}, 1)
+    assert (queue.outbox.ledger.delivered, queue.outbox.ledger.dropped, queue.outbox.depth) == (1, {"expired": 1}, 1)
     assert held(queue)
 
 
@@ -166,12 +166,12 @@ def test_no_row_is_counted_twice(queue: Queue) -> None:
     queue.outbox.acknowledge(seqs(0))
     queue.outbox.acknowledge(seqs(0))
     queue.outbox.drop(seqs(0), "expired")
-    assert (queue.outbox.delivered, queue.outbox.dropped) == (1, {})
+    assert (queue.outbox.ledger.delivered, queue.outbox.ledger.dropped) == (1, {})
 
 
 def test_rows_that_are_refused_before_they_enter_count_as_entered_and_dropped(queue: Queue) -> None:
     queue.outbox.refuse("offline-qos0", 4)
-    assert queue.outbox.entered == 4
+    assert queue.outbox.ledger.entered == 4
     assert held(queue)
 
 
@@ -217,8 +217,59 @@ def test_properties_count_against_the_bounds_like_payloads_do() -> None:
     assert queue.land(10, user_properties=[pair] * 2) == 10
     assert queue.land(1) == 1
     assert [queue.outbox.poll(100).rows for _ in range(3)] == [4, 4, 2]  # type: ignore[union-attr]
-    assert queue.land(10, content_type="c" * 65_000, response_topic="r" * 65_000) == 10
+    assert queue.land(10, content_type="c" * 65_000, response_topic="r" * 65_000) == 5
     assert queue.land(1) == 0
+
+
+def test_a_message_larger_than_the_bound_enters_an_empty_outbox() -> None:
+    for strategy in ("discard", "discard-oldest", "refuse"):
+        queue = Queue(max_bytes=1000, strategy=strategy)
+        assert queue.land(1, content_type="c" * 5000) == 1
+        assert queue.land(1, content_type="c" * 5000) == (0 if strategy == "discard" else 1)
+
+
+def test_discard_oldest_keeps_what_is_on_the_wire_and_the_newest() -> None:
+    queue = Queue(max_rows=5, strategy="discard-oldest")
+    queue.land(4)
+    assert queue.poll(2) == [0, 1]
+    queue.land(20)
+    queue.outbox.reset(seqs(0, 1))
+    assert queue.poll_all() == [0, 1, 21, 22, 23]
+    assert (queue.outbox.ledger.entered, queue.outbox.ledger.dropped) == (24, {"queue-full": 19})
+
+
+def test_discard_oldest_drops_the_new_ones_when_everything_is_on_the_wire() -> None:
+    queue = Queue(max_rows=3, strategy="discard-oldest")
+    queue.land(3)
+    queue.poll_all()
+    assert queue.land(2) == 0
+    assert queue.outbox.ledger.dropped == {"queue-full": 2}
+
+
+def test_discard_oldest_holds_the_bytes_within_the_bound_and_one_row() -> None:
+    queue = Queue(max_bytes=1000, strategy="discard-oldest")
+    for _ in range(50):
+        queue.land(1, content_type="c" * 100)
+    assert 1000 <= queue.outbox.live_weight < 1200
+    kept = queue.poll_all()
+    assert kept == list(range(50 - len(kept), 50))
+
+
+def test_with_refuse_what_was_admitted_always_lands() -> None:
+    queue = Queue(max_rows=2, strategy="refuse")
+    assert (queue.land(5), queue.land(5)) == (5, 5)
+    assert queue.outbox.ledger.dropped == {}
+
+
+def test_whoever_waits_for_room_is_told_when_rows_leave(queue: Queue) -> None:
+    told: list[int] = []
+    queue.outbox.on_left = lambda: told.append(queue.outbox.depth)
+    queue.land(3)
+    queue.poll_all()
+    queue.outbox.acknowledge(seqs(0))
+    queue.outbox.acknowledge(seqs(0))
+    queue.outbox.drop(seqs(1), "why")
+    assert told == [2, 1]
 
 
 def test_the_number_of_a_row_that_is_gone_touches_no_other(queue: Queue) -> None:
