@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
 
+from bridgehead.bridge.outgoing import SEND_ROWS
 from bridgehead.wire.packets import Connect, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from bridgehead.wire.reason import Reason
 from making.remote import Remote, Visit
@@ -123,6 +125,20 @@ async def test_two_routes_share_the_window_turn_by_turn(remote: Remote, span: Sp
         topics.append(packet.topic)
         visit.send(Puback(packet.packet_id))
     assert topics.count("t1") == 5, "the backlog of one route starves the other"
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_a_route_with_a_long_backlog_lets_the_other_in_after_every_turn(remote: Remote, span: Spans, qos: int) -> None:
+    """Measured by who comes when, not by time: the window is wide open and one route could fill it alone."""
+    bridge = span(routes=2)
+    backlog = 3 * SEND_ROWS
+    bridge.land(backlog, route=0, qos=qos)
+    bridge.land(2 * SEND_ROWS, route=1, qos=qos)
+    visit = await remote.accept()
+    topics = [one.topic for one in await visit.publishes(4 * SEND_ROWS)]
+    turns = [(topic, len(list(run))) for topic, run in itertools.groupby(topics)]
+    assert [topic for topic, _ in turns[:4]] in (["t0", "t1"] * 2, ["t1", "t0"] * 2)
+    assert all(rows <= SEND_ROWS for _, rows in turns[:4])
 
 
 async def test_a_refused_message_is_dropped_and_counted_and_the_others_flow(remote: Remote, span: Spans) -> None:

@@ -138,16 +138,37 @@ async def test_rows_that_landed_while_tier_2_was_empty_are_sent_after_a_reconnec
     assert [int(one.payload) for one in await again.publishes(3)] == [0, 1, 2]
 
 
-async def test_unacknowledged_rows_come_before_tier_2_and_tier_2_before_the_outbox(remote: Remote, span: Spans) -> None:
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_unacknowledged_rows_come_before_tier_2_and_tier_2_before_the_outbox(
+    remote: Remote, span: Spans, qos: int
+) -> None:
     bridge = span(tier2=2)
-    bridge.land(2)
+    bridge.land(2, qos=qos)
     visit = await remote.accept(receive_maximum=2)
     await visit.publishes(2)
-    bridge.land(6)
+    bridge.land(6, qos=qos)
     visit.cut()
     await until(lambda: bridge.forwarders[0].tier2 == 2)
     again = await remote.accept(session_present=True)
     assert [int(one.payload) for one in await again.publishes(8)] == list(range(8))
+
+
+@pytest.mark.parametrize("session_present", [True, False])
+async def test_rows_of_every_qos_keep_their_order_among_each_other_over_a_reconnect(
+    remote: Remote, span: Spans, session_present: bool
+) -> None:
+    bridge = span(tier2=4)
+    bridge.land(3, qos=2)
+    visit = await remote.accept(receive_maximum=3)
+    await visit.publishes(3)
+    for n in range(9):
+        bridge.land(1, qos=n % 3)
+    visit.cut()
+    await until(lambda: bridge.forwarders[0].tier2 == 4)
+    again = await remote.accept(session_present=session_present)
+    publishes = await again.publishes(12)
+    assert [(int(one.payload), one.qos) for one in publishes] == [(n, 2 if n < 3 else n % 3) for n in range(12)]
+    assert bridge.uplink.status.possibly_doubled == (0 if session_present else 3)
 
 
 async def test_tier_2_is_bounded_and_the_outbox_keeps_the_rest(remote: Remote, span: Spans) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from bridgehead.bridge.backoff import Backoff
 from bridgehead.wire.packets import (
     Connack,
     Connect,
@@ -52,6 +54,32 @@ async def test_delays_grow_while_the_remote_refuses(remote: Remote, span: Spans)
         await visit.next(Connect)
         visit.send(Connack(False, Reason.NOT_AUTHORIZED))
         await until(lambda attempt=attempt: bridge.uplink._backoff.attempts == attempt + 1)  # type: ignore[misc]
+
+
+async def test_pauses_begin_with_the_first_also_when_no_connect_has_ever_succeeded_and_again_after_a_success(
+    remote: Remote, span: Spans
+) -> None:
+    pauses: list[float] = []
+
+    class Told(Backoff):
+        def next(self) -> float:
+            pauses.append(super().next())
+            return 0.0
+
+    class NoChance(random.Random):
+        def random(self) -> float:
+            return 0.0
+
+    bridge = span()
+    bridge.uplink._backoff = Told(chance=NoChance())
+    for _ in range(3):
+        refused = await remote.visit()
+        await refused.next(Connect)
+        refused.send(Connack(False, Reason.SERVER_UNAVAILABLE))
+    (await remote.accept()).cut()
+    await remote.accept()
+    await until(lambda: bridge.uplink.connected)
+    assert pauses == [1, 2, 4, 1]
 
 
 async def test_a_goodbye_of_the_remote_is_shown_with_its_reason(remote: Remote, span: Spans) -> None:
