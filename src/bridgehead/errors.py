@@ -5,7 +5,8 @@
     ├── ProtocolError        the peer broke MQTT; carries the reason code it is told
     ├── RefusedError         a request was understood and refused; carries the reason
     │   └── StaleEpochError  a pipeline of an earlier life asked; it must end
-    ├── StorageError         the disk has failed, or what is on it is not what was written there
+    ├── StorageError         the disk has failed
+    │   └── DamageError      what is on it is not what was written there
     ├── StartError           the node cannot start (a taken port, an unusable directory)
     └── CommandError         a command cannot do what was asked; the text is all the user sees
         └── NotRunningError  no node answers: what needs a running one cannot be done, the rest is done in its dataDir
@@ -46,6 +47,10 @@ class StaleEpochError(RefusedError):
 
 class StorageError(BridgeheadError):
     """Stored data is damaged, or the disk takes no more; the text says which."""
+
+
+class DamageError(StorageError):
+    """What is on the disk is not what was written there."""
 
 
 class StartError(BridgeheadError):

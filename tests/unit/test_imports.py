@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "wire": {"columns", "errors"},
     "session": {"columns", "errors", "wire"},
     "settings": {"errors", "wire"},
-    "storage": {"columns", "errors"},
+    "storage": {"clock", "columns", "errors"},
     "link": {"wire"},
     "pipeline": {"clock", "columns", "errors", "java", "storage", "wire"},
     "broker": {"clock", "columns", "errors", "link", "pipeline", "session", "storage", "wire"},

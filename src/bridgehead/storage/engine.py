@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from bridgehead.columns.batches import Batch
+
+if TYPE_CHECKING:
+    from bridgehead.storage.losses import Losses
 
 Shelf = tuple[str, ...]
 """A structured name, such as ("journal", "shared") or ("outbox", route id): never joined to one string and parsed back."""
@@ -46,6 +49,9 @@ class Engine(Protocol):
 
     incarnation: str
     """Names the life of the offsets: another one means that offsets of the old one mean nothing any more."""
+
+    losses: Losses
+    """What damage has cost, in all lives."""
 
     durable: bool
     """Whether anything here outlives the process: only then is it worth keeping what a restart needs."""

@@ -45,7 +45,7 @@ def number_of(key: bytes) -> int:
 
 
 def shelf_of(key: bytes) -> Shelf:
-    """The shelf of a key without a number."""
+    """The shelf of a key, with a number behind it or without."""
     parts, position = [], 2
     for _ in range(key[1]):
         (length,) = _LENGTH.unpack_from(key, position)

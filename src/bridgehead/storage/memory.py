@@ -9,6 +9,7 @@ from typing import Any
 
 from bridgehead.columns.batches import Batch, weight
 from bridgehead.storage.engine import Changes, Shape, Shelf, keep_state, states_under
+from bridgehead.storage.losses import Losses
 
 
 class MemoryEngine:
@@ -18,6 +19,7 @@ class MemoryEngine:
 
     def __init__(self) -> None:
         self.incarnation = secrets.token_hex(8)
+        self.losses = Losses()
         self._shelves: defaultdict[Shelf, dict[int, Batch]] = defaultdict(dict)
         self._state: dict[Shelf, Any] = {}
         self._notes: defaultdict[Shelf, dict[int, int]] = defaultdict(dict)

@@ -15,45 +15,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from rocksdict import DbClosedError, DBCompressionType, Options, Rdict, WriteBatch
+from rocksdict import DbClosedError, Rdict, WriteBatch
 
 from bridgehead.columns.batches import Batch, weight
-from bridgehead.errors import StartError, StorageError
-from bridgehead.storage.engine import CEILING, Changes, Shape, Shelf, keep_state, states_under
-from bridgehead.storage.keys import LAST_NUMBER, Kind, number_of, numbered_key, shelf_key, shelf_of
+from bridgehead.errors import DamageError, StartError, StorageError
+from bridgehead.storage.engine import Changes, Shape, Shelf, keep_state, states_under
+from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
+from bridgehead.storage.lock import StoreLock
+from bridgehead.storage.losses import Losses
+from bridgehead.storage.meta import incarnation_of
+from bridgehead.storage.opening import allow_compaction, open_sound
+from bridgehead.storage.salvage import finish, salvage
+from bridgehead.storage.scanning import inspect, scan
 from bridgehead.storage.values import (
     Loose,
     pack_batch,
+    pack_note,
     pack_shape,
     pack_state,
-    seal,
     unpack_batch,
+    unpack_note,
     unpack_shape,
     unpack_state,
-    unseal,
     with_holes,
 )
 
 log = logging.getLogger(__name__)
 
-FORMAT: Final = 1
-"""The version of keys and values; a directory with another one is refused."""
 CACHE_BYTES: Final = 32 << 20
 """Batches kept decoded: most are read once, right after they were written."""
 PIECE_BYTES: Final = 1 << 20
 """A write with more than this puts its batches down one by one before the atomic write."""
-
-_FORMAT_KEY: Final = shelf_key(Kind.META, ("format",))
-_INCARNATION_KEY: Final = shelf_key(Kind.META, ("incarnation",))
 
 
 class RocksEngine:
@@ -62,16 +63,15 @@ class RocksEngine:
     durable = True
 
     def __init__(self, directory: Path, *, sync: bool = True) -> None:
-        self._db = _open(directory)
+        self._lock = StoreLock(directory)
         try:
-            self.incarnation = self._meta(directory)
-            self._state: dict[Shelf, Any] = {shelf_of(k): unpack_state(v) for k, v in self._scan(Kind.STATE.value)}
-            self._remove_orphans()
+            self._db, self.incarnation = _open(directory)
+            self._state: dict[Shelf, Any] = {shelf_of(k): unpack_state(k, v) for k, v in scan(self._db, Kind.STATE.value)}
         except BaseException:
-            self._db.close()
+            self._lock.release()
             raise
+        self.losses = Losses(self._state)
         self._sync = sync
-        self.damaged: list[tuple[Shelf, int]] = []  # batches that were found damaged, and are lost
         self._loose: dict[tuple[Shelf, int], Loose] = {}
         self._cache: OrderedDict[tuple[Shelf, int], tuple[Batch, int]] = OrderedDict()
         self._cached = 0  # bytes in the cache
@@ -84,43 +84,6 @@ class RocksEngine:
         self._closed = False
         self._broken = False  # the disk has failed us once
         self.on_failure: Callable[[BaseException], None] = lambda error: None  # nothing is promised from now on
-
-    def _meta(self, directory: Path) -> str:
-        """The incarnation of the offsets in this directory; a new directory gets one."""
-        if (found := self._db.get(_FORMAT_KEY)) is None:
-            if next(self._scan(b""), None) is not None:
-                raise StartError(f"{directory} holds data of something else")
-            incarnation = secrets.token_hex(8)
-            batch = WriteBatch(raw_mode=True)
-            batch.put(_INCARNATION_KEY, seal(incarnation.encode()))
-            batch.put(_FORMAT_KEY, str(FORMAT).encode())
-            self._db.write(batch)
-            self._db.flush_wal(True)
-            return incarnation
-        if found != str(FORMAT).encode():
-            raise StartError(f"{directory} has the format {found.decode(errors='replace')}, this version knows only {FORMAT}")
-        stored = self._db.get(_INCARNATION_KEY)
-        if stored is None:
-            raise StartError(f"{directory} does not say which life its offsets belong to")
-        try:
-            return bytes(unseal(stored, "the incarnation")).decode()
-        except StorageError as error:
-            raise StartError(f"{directory}: {error}") from None
-
-    def _remove_orphans(self) -> None:
-        """Batches put down ahead of a write that was never made: on every shelf they are behind the last that counts."""
-        orphans = WriteBatch(raw_mode=True)
-        for name in self._state:
-            if name[0] == CEILING:
-                shelf = name[1:]
-                cursor = self._db.iter()
-                cursor.seek_for_prev(numbered_key(Kind.INDEX, shelf, LAST_NUMBER))
-                last = cursor.key() if cursor.valid() else b""
-                counts = last.startswith(shelf_key(Kind.INDEX, shelf))
-                first = numbered_key(Kind.BATCH, shelf, number_of(last) + 1 if counts else 0)
-                for key, _ in self._scan(shelf_key(Kind.BATCH, shelf), first):
-                    orphans.delete(key)
-        self._db.write(orphans)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -143,13 +106,14 @@ class RocksEngine:
                 final.delete(shelf_key(Kind.STATE, shelf))
                 self._later.pop(shelf, None)
             else:
-                final.put(shelf_key(Kind.STATE, shelf), pack_state(state))
+                key = shelf_key(Kind.STATE, shelf)
+                final.put(key, pack_state(key, state))
         for shelf, number, note in changes.notes:
             key = numbered_key(Kind.NOTE, shelf, number)
             if note is None:
                 final.delete(key)
             else:
-                final.put(key, seal(note.to_bytes(8, "big")))
+                final.put(key, pack_note(key, note))
         keep_state(self._state, changes)
         self._later.update(changes.later)
         if ahead or not final.is_empty():
@@ -157,7 +121,8 @@ class RocksEngine:
 
     def _commit(self, ahead: list[tuple[bytes, bytes]], final: WriteBatch) -> None:
         for shelf, state in self._later.items():
-            final.put(shelf_key(Kind.STATE, shelf), pack_state(state))
+            name = shelf_key(Kind.STATE, shelf)
+            final.put(name, pack_state(name, state))
         large = sum(len(value) for _, value in ahead) > PIECE_BYTES
         try:
             for key, value in ahead:
@@ -186,8 +151,9 @@ class RocksEngine:
             self._loose[name] = Loose(batch.filter(pa.array(~present)), present)
         size = weight(stored)
         self._keep(name, batch, size)
-        yield numbered_key(Kind.BATCH, shelf, number), pack_batch(stored)
-        yield numbered_key(Kind.INDEX, shelf, number), pack_shape(batch.num_rows, size, holes)
+        key, entry = numbered_key(Kind.BATCH, shelf, number), numbered_key(Kind.INDEX, shelf, number)
+        yield key, pack_batch(key, stored, holes)
+        yield entry, pack_shape(entry, Shape(batch.num_rows, size, holes))
 
     def _drop(self, final: WriteBatch, shelf: Shelf, number: int) -> None:
         name = (shelf, number)
@@ -248,14 +214,17 @@ class RocksEngine:
         loose = self._loose.get(name)
         if loose is not None and loose.present is None:
             return loose.batch
-        value = self._db.get(numbered_key(Kind.BATCH, shelf, number))
-        if value is None:
-            raise KeyError(name)
+        key = numbered_key(Kind.BATCH, shelf, number)
         try:
-            stored = unpack_batch(value, f"batch {number} of {shelf}")
-        except StorageError as error:
-            self._failed(error)  # it was sound when we started: the next start finds out what is left
+            value = self._db.get(key)
+            if value is None:
+                raise KeyError(name)
+            stored = unpack_batch(key, value, f"batch {number} of {shelf}")
+        except KeyError:
             raise
+        except Exception as error:  # it was sound when we started: the next start finds out what is left
+            self._failed(error)
+            raise StorageError(f"batch {number} of {shelf} cannot be read: {error}") from error
         if loose is not None:
             batch = loose.joined(stored)
         else:
@@ -265,7 +234,8 @@ class RocksEngine:
         return batch
 
     def _shape(self, shelf: Shelf, number: int) -> Shape:
-        return unpack_shape(self._db.get(numbered_key(Kind.INDEX, shelf, number)), f"index entry {number} of {shelf}")
+        key = numbered_key(Kind.INDEX, shelf, number)
+        return unpack_shape(key, self._db.get(key), f"index entry {number} of {shelf}")
 
     def _keep(self, name: tuple[Shelf, int], batch: Batch, size: int) -> None:
         self._forget(name)
@@ -282,35 +252,11 @@ class RocksEngine:
 
     def numbers(self, shelf: Shelf) -> Iterator[int]:
         loose = {number for where, number in self._loose if where == shelf}
-        return iter(sorted(loose.union(number_of(key) for key, _ in self._scan(shelf_key(Kind.INDEX, shelf)))))
+        return iter(sorted(loose.union(number_of(key) for key, _ in scan(self._db, shelf_key(Kind.INDEX, shelf)))))
 
     def shapes(self, shelf: Shelf) -> Iterator[tuple[int, Shape]]:
-        """Everything is looked at here, once a life: what is damaged is said, counted and taken away, the rest is kept."""
-        damaged = Changes()
-        for key, value in self._scan(shelf_key(Kind.INDEX, shelf)):
-            number = number_of(key)
-            until = "an unknown number of rows"
-            try:
-                shape = unpack_shape(value, "the index entry")
-                until = f"{shape.rows} rows"
-                self._verify(shelf, number)
-            except StorageError as error:
-                log.error("lost by damage: %s of %s from %d on (%s)", until, "/".join(shelf), number, error)
-                self.damaged.append((shelf, number))
-                damaged.drops.append((shelf, number))
-            else:
-                yield number, shape
-        if damaged.drops:
-            self.write(damaged)
-
-    def _verify(self, shelf: Shelf, number: int) -> None:
-        try:
-            value = self._db.get(numbered_key(Kind.BATCH, shelf, number))
-        except Exception as error:  # RocksDB has checksums of its own
-            raise StorageError(str(error)) from None
-        if value is None:
-            raise StorageError("the batch is missing")
-        unseal(value, "the batch")
+        for key, value in scan(self._db, shelf_key(Kind.INDEX, shelf)):
+            yield number_of(key), unpack_shape(key, value, f"an index entry of {shelf}")
 
     def state(self, shelf: Shelf) -> Any:
         return self._state.get(shelf)
@@ -319,15 +265,8 @@ class RocksEngine:
         return states_under(self._state, prefix)
 
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
-        for key, value in self._scan(shelf_key(Kind.NOTE, shelf)):
-            yield number_of(key), int.from_bytes(unseal(value, f"a note of {shelf}"), "big")
-
-    def _scan(self, prefix: bytes, first: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        cursor = self._db.iter()
-        cursor.seek(first or prefix)
-        while cursor.valid() and cursor.key().startswith(prefix):
-            yield cursor.key(), cursor.value()
-            cursor.next()
+        for key, value in scan(self._db, shelf_key(Kind.NOTE, shelf)):
+            yield number_of(key), unpack_note(key, value)
 
     def close(self) -> None:
         """Everything written is safe when this returns; whoever still waits is not told."""
@@ -338,22 +277,47 @@ class RocksEngine:
             if not self._broken:
                 self._db.flush_wal(True)
             self._db.close()
+        self._lock.release()
 
 
-def _open(directory: Path) -> Rdict:
+def _open(directory: Path) -> tuple[Rdict, str]:
+    """The store and its incarnation, every value read once; a damaged one is made sound first."""
+    finish(directory)
+    found = _look(directory)
+    if isinstance(found, _Damage):  # only now: an error on its way still holds what it met, and RocksDB's lock with it
+        salvage(directory, found.why, unknown=found.unknown)
+        found = _look(directory)
+        if isinstance(found, _Damage):
+            raise StartError(f"{directory} was repaired and is damaged again: {found.why}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    why: str
+    unknown: bool  # what is there cannot tell what is missing
+
+
+def _look(directory: Path) -> tuple[Rdict, str] | _Damage:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        return Rdict(str(directory), _options())
-    except Exception as error:
-        if "lock" in str(error).lower():
-            raise StartError(f"{directory} is in use by another node") from None
-        raise StartError(f"{directory} cannot be opened: {error}") from None
+        db = open_sound(directory)
+    except DamageError as error:
+        return _Damage(str(error), unknown=True)
+    try:
+        return db, _inspected(db, directory)
+    except DamageError as error:
+        db.close()
+        return _Damage(str(error), unknown=False)
+    except BaseException:
+        db.close()
+        raise
 
 
-def _options() -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_compression_type(DBCompressionType.none())
-    options.set_keep_log_file_num(2)
-    options.set_max_total_wal_size(256 << 20)
-    return options
+def _inspected(db: Rdict, directory: Path) -> str:
+    incarnation = incarnation_of(db, directory)
+    orphans = WriteBatch(raw_mode=True)
+    for key in inspect(db):
+        orphans.delete(key)
+    db.write(orphans)
+    allow_compaction(db)
+    return incarnation

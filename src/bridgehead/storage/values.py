@@ -1,6 +1,10 @@
-"""Values of the file-native engine: a batch in Arrow's stream format, and its index entry, each behind a CRC-32.
+"""Values of the file-native engine: a batch in Arrow's stream format, its index entry, notes and states, each behind a CRC-32.
 
-Only rows with a QoS above 0 are on the disk. The others are the holes of a batch: a bit for each row says which is which.
+The checksum covers the format, the key and the value: a value that fits is ours, of this format, and under the key it was
+written to. So whatever a damaged store still gives out can be judged by itself.
+
+Only rows with a QoS above 0 are on the disk. The others are the holes of a batch: a bit for each row says which is which. The
+batch says it too, behind Arrow's end: an index entry that is lost is made anew from its batch.
 """
 
 from __future__ import annotations
@@ -9,69 +13,104 @@ import json
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch
-from bridgehead.errors import StorageError
+from bridgehead.columns.batches import Batch, weight
+from bridgehead.errors import DamageError
 from bridgehead.storage.engine import Shape
 
 Present = npt.NDArray[np.bool_]
 
+FORMAT: Final = 2
+"""The version of keys and values; a directory with another one is refused."""
+
 _CRC = struct.Struct(">I")
 _RAW = b"\0"
 _HEAD = struct.Struct(">IIQ")  # rows with the holes, rows on the disk, weight
+_ROWS = struct.Struct(">I")  # behind a batch and the bits of its holes: rows with the holes
 
 
-def seal(body: bytes) -> bytes:
-    return _CRC.pack(zlib.crc32(body)) + body
+def seal(key: bytes, body: bytes) -> bytes:
+    return _CRC.pack(zlib.crc32(body, zlib.crc32(key, FORMAT))) + body
 
 
-def unseal(value: bytes, what: str) -> memoryview:
+def unseal(key: bytes, value: bytes, what: str) -> memoryview:
     body = memoryview(value)[_CRC.size :]
-    if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != zlib.crc32(body):
-        raise StorageError(f"{what} is damaged: its checksum does not fit")
+    if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != zlib.crc32(body, zlib.crc32(key, FORMAT)):
+        raise DamageError(f"{what} is damaged: its checksum does not fit")
     return body
 
 
-def pack_batch(batch: Batch) -> bytes:
+def is_sound(key: bytes, value: bytes) -> bool:
+    """Whether this is what was written under this key."""
+    return len(value) >= _CRC.size and _CRC.unpack_from(value)[0] == zlib.crc32(
+        memoryview(value)[_CRC.size :], zlib.crc32(key, FORMAT)
+    )
+
+
+def pack_batch(key: bytes, stored: Batch, present: Present | None) -> bytes:
+    """``present`` says which rows of the whole batch the stored ones are; None = all."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return seal(sink.getvalue().to_pybytes())
+    with pa.ipc.new_stream(sink, stored.schema) as writer:
+        writer.write_batch(stored)
+    if present is None:
+        sink.write(_ROWS.pack(stored.num_rows))
+    else:
+        sink.write(np.packbits(present).tobytes() + _ROWS.pack(len(present)))
+    return seal(key, sink.getvalue().to_pybytes())
 
 
-def unpack_batch(value: bytes, what: str) -> Batch:
-    with pa.ipc.open_stream(pa.py_buffer(unseal(value, what))) as reader:
+def unpack_batch(key: bytes, value: bytes, what: str) -> Batch:
+    with pa.ipc.open_stream(pa.py_buffer(unseal(key, value, what))) as reader:
         return reader.read_next_batch()
 
 
-def pack_state(state: Any) -> bytes:
+def shape_of_batch(key: bytes, value: bytes) -> Shape:
+    """What the index entry of this batch says, or would say if it were there."""
+    body = unseal(key, value, "the batch")
+    stored = unpack_batch(key, value, "the batch")
+    (rows,) = _ROWS.unpack_from(body, len(body) - _ROWS.size)
+    if rows == stored.num_rows:
+        return Shape(rows, weight(stored))
+    bits = np.frombuffer(body[len(body) - _ROWS.size - (rows + 7) // 8 : len(body) - _ROWS.size], np.uint8)
+    return Shape(rows, weight(stored), np.unpackbits(bits, count=rows).astype(np.bool_))
+
+
+def pack_state(key: bytes, state: Any) -> bytes:
     """JSON as it is, bytes behind a byte that no JSON begins with."""
-    return seal(_RAW + state if isinstance(state, bytes) else json.dumps(state).encode())
+    return seal(key, _RAW + state if isinstance(state, bytes) else json.dumps(state).encode())
 
 
-def unpack_state(value: bytes) -> Any:
-    body = bytes(unseal(value, "a state"))
+def unpack_state(key: bytes, value: bytes) -> Any:
+    body = bytes(unseal(key, value, "a state"))
     return body[1:] if body.startswith(_RAW) else json.loads(body)
 
 
-def pack_shape(rows: int, weight: int, present: Present | None) -> bytes:
-    stored = rows if present is None else int(np.count_nonzero(present))
-    bits = b"" if present is None else np.packbits(present).tobytes()
-    return seal(_HEAD.pack(rows, stored, weight) + bits)
+def pack_shape(key: bytes, shape: Shape) -> bytes:
+    stored = shape.rows if shape.present is None else int(np.count_nonzero(shape.present))
+    bits = b"" if shape.present is None else np.packbits(shape.present).tobytes()
+    return seal(key, _HEAD.pack(shape.rows, stored, shape.weight) + bits)
 
 
-def unpack_shape(value: bytes, what: str) -> Shape:
-    body = unseal(value, what)
-    rows, stored, weight = _HEAD.unpack_from(body)
+def unpack_shape(key: bytes, value: bytes, what: str) -> Shape:
+    body = unseal(key, value, what)
+    rows, stored, size = _HEAD.unpack_from(body)
     if stored == rows:
-        return Shape(rows, weight)
+        return Shape(rows, size)
     bits = np.frombuffer(body[_HEAD.size :], np.uint8)
-    return Shape(rows, weight, np.unpackbits(bits, count=rows).astype(np.bool_))
+    return Shape(rows, size, np.unpackbits(bits, count=rows).astype(np.bool_))
+
+
+def pack_note(key: bytes, note: int) -> bytes:
+    return seal(key, note.to_bytes(8, "big"))
+
+
+def unpack_note(key: bytes, value: bytes) -> int:
+    return int.from_bytes(unseal(key, value, "a note"), "big")
 
 
 def with_holes(stored: Batch, present: Present) -> Batch:

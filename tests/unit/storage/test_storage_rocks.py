@@ -16,6 +16,7 @@ from bridgehead.errors import StartError, StorageError
 from bridgehead.storage import rocks
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
+from bridgehead.storage.meta import FORMAT_KEY
 from bridgehead.storage.rocks import RocksEngine
 from making.crash import copy_as_left
 from making.rows import numbered, numbers, outbox_rows, stored_rows
@@ -190,11 +191,11 @@ def test_a_node_in_another_process_is_refused_as_well(engine: RocksEngine, tmp_p
     assert "is in use by another node" in other.stderr
 
 
-@pytest.mark.parametrize("version", [b"2", b"0", b"what"])
+@pytest.mark.parametrize("version", [b"1", b"3", b"what"])
 def test_another_format_is_refused(tmp_path: Path, version: bytes) -> None:
     RocksEngine(tmp_path / "store").close()
     db = raw(tmp_path / "store")
-    db[rocks._FORMAT_KEY] = version
+    db[FORMAT_KEY] = version
     db.close()
     with pytest.raises(StartError, match=f"has the format {version.decode()}"):
         RocksEngine(tmp_path / "store")
@@ -212,42 +213,6 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StartError, match="cannot be opened"):
         RocksEngine(tmp_path / "file" / "store")
-
-
-def damage(directory: Path, key: bytes) -> None:
-    """Flip one bit of a value."""
-    db = raw(directory)
-    value = bytearray(db[key])
-    value[-2] ^= 1
-    db[key] = bytes(value)
-    db.close()
-
-
-@pytest.mark.parametrize("kind", [Kind.BATCH, Kind.INDEX])
-def test_a_damaged_batch_is_told_and_counted_and_what_is_behind_it_is_kept(
-    tmp_path: Path, kind: Kind, caplog: pytest.LogCaptureFixture
-) -> None:
-    engine = RocksEngine(tmp_path / "store")
-    engine.write(Changes(puts=[(SHELF, first, outbox_rows(*numbered(first, 3))) for first in (0, 3, 6)]))
-    engine.close()
-    damage(tmp_path / "store", numbered_key(kind, SHELF, 3))
-    engine = RocksEngine(tmp_path / "store")
-    assert [number for number, _ in engine.shapes(SHELF)] == [0, 6]
-    assert engine.damaged == [(SHELF, 3)]
-    assert "lost by damage" in caplog.text
-    assert "from 3 on" in caplog.text
-    assert numbers(engine.read(SHELF, 6)) == [6, 7, 8]
-    assert list(engine.numbers(SHELF)) == [0, 6]
-    engine.close()
-
-
-def test_a_batch_that_is_missing_is_told_and_counted(tmp_path: Path) -> None:
-    engine = RocksEngine(tmp_path / "store")
-    engine.write(Changes(puts=[(SHELF, 0, outbox_rows({}))]))
-    del engine._db[numbered_key(Kind.BATCH, SHELF, 0)]
-    assert list(engine.shapes(SHELF)) == []
-    assert engine.damaged == [(SHELF, 0)]
-    engine.close()
 
 
 def test_damage_that_happens_while_we_run_ends_everything_and_is_never_read(engine: RocksEngine) -> None:

@@ -1,0 +1,48 @@
+"""What a store says about itself: the format of its keys and values, and the life that its offsets belong to."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+from rocksdict import Rdict, WriteBatch
+
+from bridgehead.errors import DamageError, StartError
+from bridgehead.storage.keys import Kind, shelf_key
+from bridgehead.storage.scanning import scan
+from bridgehead.storage.values import FORMAT, seal, unseal
+
+FORMAT_KEY: Final = shelf_key(Kind.META, ("format",))
+INCARNATION_KEY: Final = shelf_key(Kind.META, ("incarnation",))
+
+
+def check_format(found: bytes | None, directory: Path) -> None:
+    if found is not None and found != str(FORMAT).encode():
+        raise StartError(f"{directory} has the format {found.decode(errors='replace')}, this version knows only {FORMAT}")
+
+
+def write_meta(db: Rdict, incarnation: str) -> None:
+    batch = WriteBatch(raw_mode=True)
+    batch.put(INCARNATION_KEY, seal(INCARNATION_KEY, incarnation.encode()))
+    batch.put(FORMAT_KEY, str(FORMAT).encode())
+    db.write(batch)
+    db.flush_wal(True)
+
+
+def incarnation_of(db: Rdict, directory: Path) -> str:
+    """The incarnation of the offsets in this store; a new store gets one."""
+    try:
+        found, stored = db.get(FORMAT_KEY), db.get(INCARNATION_KEY)
+    except Exception as error:
+        raise DamageError(str(error)) from None
+    check_format(found, directory)
+    if found is None:
+        if next(scan(db, b""), None) is not None:
+            raise StartError(f"{directory} holds data of something else")
+        incarnation = secrets.token_hex(8)
+        write_meta(db, incarnation)
+        return incarnation
+    if stored is None:
+        raise DamageError("it does not say which life its offsets belong to")
+    return bytes(unseal(INCARNATION_KEY, stored, "the incarnation")).decode()
