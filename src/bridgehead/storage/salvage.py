@@ -17,14 +17,13 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rocksdict import DBRecoveryMode, Rdict, WriteBatch
 
-from bridgehead.clock import now_us
+from bridgehead.clock import utc_stamp
 from bridgehead.errors import DamageError, StartError
 from bridgehead.storage.engine import CEILING, Shape, Shelf
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
@@ -53,7 +52,7 @@ def salvage(directory: Path, why: str, *, unknown: bool) -> None:
     scratch, fresh = directory.with_name(f"{directory.name}.scratch"), _fresh(directory)
     for left in (scratch, fresh):
         shutil.rmtree(left, ignore_errors=True)
-    set_aside = directory.with_name(f"{directory.name}.damaged-{_moment()}")
+    set_aside = directory.with_name(f"{directory.name}.damaged-{utc_stamp()}")
     try:
         _link(directory, scratch)
         source = _open_damaged(scratch, directory)
@@ -94,10 +93,6 @@ def sync_directory(directory: Path) -> None:
 
 def _fresh(directory: Path) -> Path:
     return directory.with_name(f"{directory.name}.salvaged")
-
-
-def _moment() -> str:
-    return datetime.fromtimestamp(now_us() / 1e6, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
 def _must_have_room(directory: Path) -> None:
