@@ -6,12 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bridgehead.bridge.service import BridgeService
 from bridgehead.broker.broker import Broker
 from bridgehead.broker.listener import Listener
+from bridgehead.console.backup import backup_router
 from bridgehead.console.server import Console
+from bridgehead.errors import CommandError
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
@@ -61,6 +63,7 @@ class Node:
         self._bridges: list[BridgeService] = []
         self._inline: list[InlineEngine] = []
         self._inline_due = False
+        self._backing_up = False
         self._service: Service | None = None
         self._supervisor: Supervisor | None = None
         self._console: Console | None = None
@@ -79,6 +82,21 @@ class Node:
         """Nothing can be promised any more: the node ends, and what it had promised is found at the next start."""
         self.failure = error
         self.on_failure()
+
+    async def _back_up(self, destination: Path) -> dict[str, Any]:
+        """Copied beside the running node: only the moment itself is taken in its store."""
+        from bridgehead.storage.backup import take_backup
+        from bridgehead.storage.rocks import RocksEngine
+
+        if not isinstance(self._engine, RocksEngine):
+            raise CommandError("persistence.mode is in-memory: nothing is on the disk")
+        if self._backing_up:
+            raise CommandError("a backup is being made already")
+        self._backing_up = True
+        try:
+            return await asyncio.to_thread(take_backup, self._engine, destination, self.settings.node)
+        finally:
+            self._backing_up = False
 
     def _door(self, route: Route, bridge: Bridge) -> Door:
         rule = DoorRule(
@@ -108,7 +126,7 @@ class Node:
                 self._listeners.append(Listener(self.broker, listener.host, listener.port))
                 await self._listeners[-1].bind()
             console = self.settings.console
-            self._console = Console(console.host, console.port, self.view())
+            self._console = Console(console.host, console.port, self.view(), backup_router(self._back_up))
             await self._console.start()
             if self._supervisor is not None:
                 self._supervisor.start()
@@ -195,6 +213,7 @@ class Node:
             supervisor=self._supervisor,
             bridges=bridges,
             routes=routes,
+            storage=lambda: {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot()},
         )
 
     @property

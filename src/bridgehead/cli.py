@@ -8,13 +8,14 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bridgehead import __version__
-from bridgehead.errors import SettingsError, StartError, StorageError
+from bridgehead.errors import CommandError, SettingsError, StartError, StorageError
 from bridgehead.settings.advice import advice
 from bridgehead.settings.load import default_settings, load
 from bridgehead.settings.model import Settings
@@ -98,9 +99,43 @@ def demo(
 
 
 @app.command()
+def backup(
+    destination: Annotated[Path, typer.Argument(metavar="DEST", help="A directory that does not exist yet.")],
+    config: Annotated[Path, typer.Option("-c", "--config", help="The configuration file (YAML).")],
+) -> None:
+    """Copy what a file-native node keeps, as it is at this moment; the node may run or not."""
+    from bridgehead.commands.backup import back_up
+
+    settings = _settings(config)
+    _tell(lambda: back_up(settings, destination))
+
+
+@app.command()
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="What `bridgehead backup` has made.")],
+    config: Annotated[Path, typer.Option("-c", "--config", help="The configuration file (YAML).")],
+    replace: Annotated[bool, typer.Option("--replace", help="Set aside the store that is there.")] = False,
+) -> None:
+    """Bring a backup back into the dataDir of a node that does not run: what was delivered since is sent once more."""
+    from bridgehead.commands.backup import restore as bring_back
+
+    settings = _settings(config)
+    _tell(lambda: bring_back(settings, source, replace=replace))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
+
+
+def _tell(work: Callable[[], str]) -> None:
+    """Say what came of it; what cannot be done is one clear line (exit 1)."""
+    try:
+        typer.echo(work())
+    except (CommandError, StorageError) as error:
+        typer.echo(f"bridgehead: {error}", err=True)
+        raise typer.Exit(1) from error
 
 
 def _run(work: object) -> None:

@@ -23,12 +23,12 @@ class NodeApi:
     def get(self, path: str) -> Any:
         return self._ask("GET", path, None)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        return self._ask("POST", path, body)
+    def post(self, path: str, body: dict[str, Any], *, within: float = ANSWER_WITHIN) -> Any:
+        return self._ask("POST", path, body, within)
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    def _ask(self, method: str, path: str, body: dict[str, Any] | None, within: float = ANSWER_WITHIN) -> Any:
         """The answer; NotRunningError if nobody listens there, CommandError with the node's words if it refuses."""
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=ANSWER_WITHIN)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=within)
         try:
             data = json.dumps(body).encode() if body is not None else None
             connection.request(method, path, data, {"Content-Type": "application/json"} if data is not None else {})

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from rocksdict import DbClosedError, Rdict, WriteBatch
+from rocksdict import Checkpoint, DbClosedError, Rdict, WriteBatch
 
 from bridgehead.columns.batches import Batch, weight
 from bridgehead.errors import DamageError, StartError, StorageError
@@ -63,6 +64,7 @@ class RocksEngine:
     durable = True
 
     def __init__(self, directory: Path, *, sync: bool = True) -> None:
+        self._directory = directory
         self._lock = StoreLock(directory)
         try:
             self._db, self.incarnation = _open(directory)
@@ -267,6 +269,20 @@ class RocksEngine:
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
         for key, value in scan(self._db, shelf_key(Kind.NOTE, shelf)):
             yield number_of(key), unpack_note(key, value)
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[Path]:
+        """A directory with the store as it is now, while the block runs; costs no copy, and may be used in any thread."""
+        moment = self._directory.with_name(f"{self._directory.name}.checkpoint")
+        shutil.rmtree(moment, ignore_errors=True)
+        try:
+            try:
+                Checkpoint(self._db).create_checkpoint(str(moment))
+            except Exception as error:  # no room, or closed meanwhile
+                raise StorageError(f"no checkpoint could be made: {error}") from error
+            yield moment
+        finally:
+            shutil.rmtree(moment, ignore_errors=True)
 
     def close(self) -> None:
         """Everything written is safe when this returns; whoever still waits is not told."""

@@ -25,7 +25,7 @@ from rocksdict import DBRecoveryMode, Rdict, WriteBatch
 
 from bridgehead.clock import utc_stamp
 from bridgehead.errors import DamageError, StartError
-from bridgehead.storage.engine import CEILING, Shape, Shelf
+from bridgehead.storage.engine import CEILING, HALF_WAY, Shape, Shelf
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
 from bridgehead.storage.losses import Loss, Losses
 from bridgehead.storage.meta import FORMAT_KEY, check_format, write_meta
@@ -257,6 +257,8 @@ class _Copy:
             if shelf[:1] == ("done",):
                 outbox: Shelf = ("outbox", *shelf[1:])
                 self._ends[outbox] = max(self._ends.get(outbox, 0), first + rows)
+        if any(loss.rows is None for loss in self._losses):
+            self._states = {name: state for name, state in self._states.items() if not name or name[0] not in HALF_WAY}
         for shelf, end in self._ends.items():
             name: Shelf = (CEILING, *shelf)
             self._states[name] = max(self._states.get(name) or 0, end)

@@ -42,6 +42,7 @@ class NodeView:
     supervisor: Supervisor | None
     bridges: dict[str, BridgeService]
     routes: list[RouteView]
+    storage: Callable[[], dict[str, Any]] = dict
 
     def unready(self) -> list[str]:
         """Why the node is not ready; empty when it is."""
@@ -62,6 +63,7 @@ class NodeView:
                 "retained": len(self.broker.distributor.retained),
                 "refused": dict(self.broker.refusals),
             },
+            "storage": self.storage(),
             "journal": {name: _log(self, name) for name in self.journal.logs},
             "pipeline": _pipeline(self.supervisor),
             "bridges": {name: _bridge(service) for name, service in self.bridges.items()},

@@ -1,0 +1,145 @@
+"""Backups: a copy of the store at one moment, taken while the node runs, and the way back.
+
+A backup is a directory: ``store/`` and ``backup.json``, which says of whom it is, of when, in which format, and the checksum of
+each file. It appears under its name when it is whole. What comes back is an older state, so numbers given since must not be
+given again, and what peers and we had agreed on half-way is void: the restored store begins a new incarnation above every
+number it knows, without the packet ids of QoS 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rocksdict import WriteBatch
+
+from bridgehead.clock import utc_stamp
+from bridgehead.errors import CommandError, DamageError, StorageError
+from bridgehead.storage.engine import CEILING, HALF_WAY
+from bridgehead.storage.keys import Kind, shelf_of
+from bridgehead.storage.lock import StoreLock
+from bridgehead.storage.meta import write_meta
+from bridgehead.storage.opening import open_sound
+from bridgehead.storage.rocks import RocksEngine
+from bridgehead.storage.salvage import sync_directory
+from bridgehead.storage.scanning import inspect, scan
+from bridgehead.storage.segments import CEILING_BLOCK
+from bridgehead.storage.values import FORMAT, pack_state, unpack_state
+
+MANIFEST: Final = "backup.json"
+STORE: Final = "store"
+_CHUNK: Final = 1 << 20
+
+
+def take_backup(engine: RocksEngine, destination: Path, node: str) -> dict[str, Any]:
+    """Copy the store as it is now to a directory that must not exist; returns what ``backup.json`` says. Runs in any thread."""
+    if destination.exists():
+        raise CommandError(f"{destination} exists already")
+    if not destination.parent.is_dir():
+        raise CommandError(f"{destination.parent} is not a directory")
+    partial = destination.with_name(f"{destination.name}.partial-{secrets.token_hex(4)}")
+    try:
+        partial.mkdir()
+        with engine.checkpoint() as moment:
+            files = {path.name: _copy(path, partial / STORE / path.name) for path in _files(moment)}
+        manifest = {"format": FORMAT, "node": node, "incarnation": engine.incarnation, "taken": utc_stamp(), "files": files}
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+        sync_directory(partial)
+        partial.rename(destination)
+        sync_directory(destination.parent)
+    except OSError as error:
+        raise CommandError(f"the backup to {destination} failed: {error.strerror or error}") from error
+    except StorageError as error:
+        raise CommandError(f"the backup to {destination} failed: {error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return manifest
+
+
+def restore_backup(source: Path, directory: Path, *, replace: bool) -> dict[str, Any]:
+    """Put the store of a backup in the place of ours, which must not be in use; returns what its ``backup.json`` says."""
+    manifest = _manifest(source)
+    lock = StoreLock(directory)
+    restoring = directory.with_name(f"{directory.name}.restoring")
+    try:
+        if _is_used(directory) and not replace:
+            raise CommandError(f"{directory} holds a store already: with --replace it is set aside")
+        shutil.rmtree(restoring, ignore_errors=True)
+        for name, expected in manifest["files"].items():
+            if _copy(source / STORE / name, restoring / name) != expected:
+                raise CommandError(f"{source / STORE / name} is damaged: its checksum does not fit")
+        _begin_anew(restoring)
+        if directory.exists():
+            directory.rename(directory.with_name(f"{directory.name}.replaced-{utc_stamp()}"))
+        restoring.rename(directory)
+        sync_directory(directory.parent)
+    except OSError as error:
+        raise CommandError(f"{source} cannot be restored: {error.strerror or error}") from error
+    except DamageError as error:
+        raise CommandError(f"{source} is damaged: {error}") from error
+    finally:
+        shutil.rmtree(restoring, ignore_errors=True)
+        lock.release()
+    return manifest
+
+
+def _begin_anew(directory: Path) -> None:
+    db = open_sound(directory)
+    try:
+        inspect(db)
+        changes = WriteBatch(raw_mode=True)
+        for key, value in scan(db, Kind.STATE.value):
+            name = shelf_of(key)
+            if name[:1] == (CEILING,):
+                changes.put(key, pack_state(key, unpack_state(key, value) + CEILING_BLOCK))
+            elif name and name[0] in HALF_WAY:
+                changes.delete(key)
+        db.write(changes)
+        write_meta(db, secrets.token_hex(8))
+    finally:
+        db.close()
+
+
+def _manifest(source: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((source / MANIFEST).read_text())
+        version, files = found["format"], found["files"]
+        plain = all(Path(name).name == name for name in files)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        raise CommandError(f"{source} is not a backup: it has no {MANIFEST} that can be read") from None
+    if version != FORMAT:
+        raise CommandError(f"{source} has the format {version}, this version knows only {FORMAT}")
+    if not plain:
+        raise CommandError(f"{source} is not a backup: its {MANIFEST} names files elsewhere")
+    missing = [name for name in files if not (source / STORE / name).is_file()]
+    if missing:
+        raise CommandError(f"{source} is not whole: {', '.join(missing)} missing")
+    return found
+
+
+def _is_used(directory: Path) -> bool:
+    return directory.exists() and next(directory.iterdir(), None) is not None
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    return (path for path in sorted(directory.iterdir()) if path.is_file() and path.name not in ("LOCK", "LOG"))
+
+
+def _copy(path: Path, to: Path) -> dict[str, Any]:
+    """Copy and sync a file; its size and checksum on the way."""
+    to.parent.mkdir(exist_ok=True)
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as source, to.open("wb") as target:
+        while chunk := source.read(_CHUNK):
+            digest.update(chunk)
+            target.write(chunk)
+            size += len(chunk)
+        target.flush()
+        os.fsync(target.fileno())
+    return {"bytes": size, "sha256": digest.hexdigest()}
