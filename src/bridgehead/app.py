@@ -13,7 +13,7 @@ from bridgehead.broker.broker import Broker
 from bridgehead.broker.listener import Listener
 from bridgehead.console.backup import backup_router
 from bridgehead.console.server import Console
-from bridgehead.errors import CommandError
+from bridgehead.errors import CommandError, StorageError
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
@@ -109,8 +109,14 @@ class Node:
         )
         return Door(rule, self._journal.log(INLINE if route.engine == "inline" else SHARED), self._ledgers[route.id])
 
+    def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Whoever wanted to write to a disk that has failed; why it failed is said once, at the end."""
+        if self.failure is None or not isinstance(context.get("exception"), StorageError):
+            loop.default_exception_handler(context)
+
     async def start(self) -> None:
         """Ports first, so that a taken one ends it at once; then Spark's slow start beside ours; clients last."""
+        asyncio.get_running_loop().set_exception_handler(self._unexpected)
         limits = self.settings.queued_messages
         pushes = [self._doors[route.id] for route in self._routes if route.direction == "push"]
         self.broker = Broker(self._engine, self._journal, pushes, limits.max_queued_messages, limits.max_queue_bytes)

@@ -70,6 +70,12 @@ class NodeProcess:
         assert self._process is not None
         return self._process.poll() is not None
 
+    @property
+    def exit_code(self) -> int:
+        """Of a node that has ended, or is about to."""
+        assert self._process is not None
+        return self._process.wait(STOPS_WITHIN)
+
     def stop(self, by: signal.Signals = signal.SIGTERM) -> None:
         """A clean stop: exit status 0, and nothing that the node started is left."""
         assert self._process is not None

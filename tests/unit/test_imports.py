@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "session": {"columns", "errors", "wire"},
     "settings": {"errors", "wire"},
     "storage": {"clock", "columns", "errors"},
-    "link": {"wire"},
+    "link": {"errors", "wire"},
     "pipeline": {"clock", "columns", "errors", "java", "storage", "wire"},
     "broker": {"clock", "columns", "errors", "link", "pipeline", "session", "storage", "wire"},
     "bridge": {"clock", "columns", "errors", "link", "pipeline", "session", "settings", "storage", "wire"},

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
+from bridgehead.errors import StorageError
 from bridgehead.wire.intake import Intake, Rows
 
 log = logging.getLogger(__name__)
@@ -71,9 +72,10 @@ class Gathering(Generic[S]):
             rows = self.intake.take()
             try:
                 self._accept(rows, [source for source, _ in runs])
-            except Exception:
-                # A fault of ours. Without an acknowledgement the senders keep their messages, and bring them again.
-                log.exception("a turn of %d messages could not be kept", len(rows.rows))
+            except Exception as error:
+                # A fault of ours, or of the disk. Not acknowledged, the senders keep their messages, and bring them again.
+                ours = not isinstance(error, StorageError)
+                log.error("a turn of %d messages could not be kept: %s", len(rows.rows), error, exc_info=ours)
                 for source in dict.fromkeys(source for source, _ in runs):
                     source.failed(rows)
                 return

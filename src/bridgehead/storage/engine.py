@@ -21,8 +21,8 @@ CEILING: Final = "ceiling"
 """The state under (CEILING, *shelf) is a number that none on this shelf has reached yet, in any life."""
 
 HALF_WAY: Final = ("ids", "inbound")
-"""States whose names begin so are packet ids of QoS 2, half-way between us and a peer. Where some of what was agreed is gone they
-are void: a stale id makes a peer, or us, take a new message for an old one."""
+"""States whose names begin so are packet ids of QoS 2, half-way between us and a peer. Where some of what was agreed is gone
+they are void: a stale id makes a peer, or us, take a new message for an old one."""
 
 
 @dataclass(slots=True)

@@ -46,10 +46,10 @@ def open_sound(directory: Path) -> Rdict:
     except (DamageError, StartError):
         raise
     except Exception as error:
-        if "lock" in str(error).lower():
-            raise StartError(f"{directory} is in use by another node") from None
         if any(sign in str(error) for sign in _DAMAGE):
             raise DamageError(str(error)) from None
+        if "lock" in str(error).lower():
+            raise StartError(f"{directory} is in use by another node") from None
         raise StartError(f"{directory} cannot be opened: {error}") from None
 
 

@@ -19,7 +19,7 @@ import shutil
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -135,7 +135,7 @@ class RocksEngine:
             self._db.write(final)
         except Exception as error:
             self._failed(error)
-            raise
+            raise StorageError(str(error)) from error
         self._later.clear()
         self._written += 1
 
@@ -187,9 +187,9 @@ class RocksEngine:
 
     def _sync_done(self, done: asyncio.Future[None] | Future[None], covers: int) -> None:
         self._syncing = None
+        error = None if done.cancelled() else done.exception()
         if done.cancelled() or self._closed:
             return
-        error = done.exception()
         if error is not None:
             self._failed(error)  # another sync might succeed without what this one lost: nobody is told any more
             return
@@ -289,10 +289,21 @@ class RocksEngine:
         self._closed = True
         self._waiting.clear()
         self._thread.shutdown(wait=True)
-        with suppress(DbClosedError):
+        try:
             if not self._broken:
                 self._db.flush_wal(True)
+        except DbClosedError:
+            return
+        except Exception as error:
+            raise StorageError(str(error)) from error
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        try:
             self._db.close()
+        except Exception as error:  # it wanted to make a table of what the log has: the next start will
+            log.warning("the store was not closed in order: %s", error)
         self._lock.release()
 
 

@@ -1,0 +1,56 @@
+"""The disk is full while the node runs: it ends with one clear line, and what it had acknowledged is there afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.client import Client, Message
+from support.disk import MIB, SmallDisk
+from support.mosquitto import Mosquitto
+from support.node import NodeProcess
+from support.stream import numbers
+from support.waiting import until
+
+pytestmark = pytest.mark.mosquitto
+
+
+@pytest.mark.parametrize("leave", [0, MIB], ids=["to the last byte", "but for a little"])
+def test_a_node_on_a_full_disk_ends_with_one_line_and_loses_nothing_that_it_acknowledged(tmp_path: Path, leave: int) -> None:
+    remote = Mosquitto(tmp_path / "remote")
+    with SmallDisk(tmp_path / "disk", 96 * MIB) as disk:
+        document = {
+            "persistence": {"mode": "file-native"},
+            "dataDir": str(disk.directory / "data"),
+            "pipeline": {"engine": "inline"},
+            "bridges": [{"id": "b", "host": "127.0.0.1", "port": remote.port, "localSubscriptions": [{"filters": ["b/#"]}]}],
+        }
+        node = NodeProcess(tmp_path / "node", document).launch()
+        node.wait_ready()
+        acknowledged = 0
+        here = Client(node.port)
+        for number in range(100):
+            here.publish_all([Message("b/1", b"%d" % number, 1)])
+            acknowledged += 1
+        disk.fill(leave)
+        big = bytes(100_000)
+        for number in range(60):
+            here.paho.publish("big", big, 1)  # matches no route
+            here.paho.publish("b/large", b"%d" % number + big, 1)
+        until(lambda: node.ended, "the node ends", detail=node.log)
+        here.close()
+        assert node.exit_code == 1
+        last = node.log().strip().splitlines()[-1]
+        assert last.startswith("bridgehead: storage failed:"), node.log()
+        assert "Traceback" not in node.log()
+        disk.free()
+        remote.start()
+        with Client(remote.port) as there:
+            there.subscribe("b/1")
+            node.start()
+            node.wait_drained()
+            there.barrier()
+            assert numbers(there, "b/1") == list(range(acknowledged))
+        node.close()
+        remote.stop()
