@@ -37,6 +37,7 @@ from bridgehead.storage.meta import incarnation_of
 from bridgehead.storage.opening import allow_compaction, open_sound
 from bridgehead.storage.salvage import finish, salvage
 from bridgehead.storage.scanning import inspect, scan
+from bridgehead.storage.tidying import Tidying
 from bridgehead.storage.values import (
     Loose,
     pack_batch,
@@ -83,6 +84,7 @@ class RocksEngine:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
         self._syncing: asyncio.Future[None] | None = None
         self._thread = ThreadPoolExecutor(1, "storage-sync")
+        self._tidying = Tidying(self._db)
         self._closed = False
         self._broken = False  # the disk has failed us once
         self.on_failure: Callable[[BaseException], None] = lambda error: None  # nothing is promised from now on
@@ -138,6 +140,7 @@ class RocksEngine:
             raise StorageError(str(error)) from error
         self._later.clear()
         self._written += 1
+        self._tidying.tidy_if_worth_it()
 
     def _put(self, shelf: Shelf, number: int, batch: Batch) -> Iterator[tuple[bytes, bytes]]:
         """What goes to the disk for a batch: nothing if all its rows are of QoS 0."""
@@ -153,6 +156,7 @@ class RocksEngine:
             self._loose[name] = Loose(batch.filter(pa.array(~present)), present)
         size = weight(stored)
         self._keep(name, batch, size)
+        self._tidying.stored(name, size)
         key, entry = numbered_key(Kind.BATCH, shelf, number), numbered_key(Kind.INDEX, shelf, number)
         yield key, pack_batch(key, stored, holes)
         yield entry, pack_shape(entry, Shape(batch.num_rows, size, holes))
@@ -164,6 +168,7 @@ class RocksEngine:
         if loose is None or loose.present is not None:
             final.delete(numbered_key(Kind.BATCH, shelf, number))
             final.delete(numbered_key(Kind.INDEX, shelf, number))
+            self._tidying.deleted(name)
 
     # -- syncing ------------------------------------------------------------------------------------------------------
 
@@ -258,7 +263,9 @@ class RocksEngine:
 
     def shapes(self, shelf: Shelf) -> Iterator[tuple[int, Shape]]:
         for key, value in scan(self._db, shelf_key(Kind.INDEX, shelf)):
-            yield number_of(key), unpack_shape(key, value, f"an index entry of {shelf}")
+            shape = unpack_shape(key, value, f"an index entry of {shelf}")
+            self._tidying.stored((shelf, number_of(key)), shape.weight)
+            yield number_of(key), shape
 
     def state(self, shelf: Shelf) -> Any:
         return self._state.get(shelf)
@@ -289,6 +296,7 @@ class RocksEngine:
         self._closed = True
         self._waiting.clear()
         self._thread.shutdown(wait=True)
+        self._tidying.close()
         try:
             if not self._broken:
                 self._db.flush_wal(True)
@@ -303,7 +311,7 @@ class RocksEngine:
         try:
             self._db.close()
         except Exception as error:  # it wanted to make a table of what the log has: the next start will
-            log.warning("the store was not closed in order: %s", error)
+            log.info("the store was closed with its log: %s", error)
         self._lock.release()
 
 

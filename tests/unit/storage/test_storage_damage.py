@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from rocksdict import Options, Rdict
 
+from bridgehead.errors import StartError
+from bridgehead.storage import salvage, writeahead
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
+from bridgehead.storage.keys import Kind, numbered_key, shelf_key
+from bridgehead.storage.losses import Losses
 from bridgehead.storage.outbox import Outbox
 from bridgehead.storage.rocks import RocksEngine
 from making.crash import copy_as_left
-from making.damage import damaged_copy, flip_random_bit
+from making.damage import cut, damaged_copy, flip_bit, flip_random_bit
 from making.rows import numbered, numbers, outbox_rows, stored_rows
 
 MUCH = 1 << 30
@@ -153,3 +160,119 @@ def test_without_any_one_of_its_files_a_store_opens_and_says_that_something_is_m
             assert not (directory.with_name(set_aside) / name).exists()
             assert engine.incarnation != store.truth.incarnation
     assert needed == 6
+
+
+def test_a_torn_end_of_the_log_takes_back_only_what_was_written_last(store: Store, tmp_path: Path) -> None:
+    """As a loss of power leaves it: the last write was never synced, and is promised to nobody."""
+    [log] = [path.name for path in store.directory.glob("*.log")]
+    size = (store.directory / log).stat().st_size
+    for torn in (1, 5, 60, 500):
+        directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+        cut(directory / log, size - torn)
+        engine = RocksEngine(directory)
+        waiting, _ = found(engine)
+        engine.close()
+        assert engine.incarnation == store.truth.incarnation
+        assert engine.losses.snapshot() == Losses().snapshot()
+        for shelf, rows in store.truth.waiting.items():
+            assert set(rows) - set(waiting[shelf]) <= set(rows[-BATCH:])
+
+
+def test_a_record_of_the_log_that_is_damaged_costs_no_record_behind_it(store: Store, tmp_path: Path) -> None:
+    [log] = [path.name for path in store.directory.glob("*.log")]
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    flip_bit(directory / log, 2000)
+    engine = check(directory, store.truth, "the log")
+    assert engine.losses.unknown == 1
+    again = RocksEngine(directory)
+    waiting, _ = found(again)
+    again.close()
+    for shelf, rows in store.truth.waiting.items():
+        assert rows[-1] in waiting[shelf], "a loss in the middle is no loss of the rest"
+
+
+def test_the_length_of_a_record_that_points_beyond_the_end_is_damage_and_not_a_torn_end(store: Store, tmp_path: Path) -> None:
+    [log] = [path.name for path in store.directory.glob("*.log")]
+    content = (store.directory / log).read_bytes()
+    last_block = len(content) // writeahead.BLOCK * writeahead.BLOCK
+    starts = [start for kind, start, _ in writeahead._fragments(content) if start > last_block and kind == writeahead.FULL]
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    flip_bit(directory / log, starts[0] - 2, 7)  # the high byte of its length
+    engine = check(directory, store.truth, "the length")
+    assert engine.losses.unknown == 1
+
+
+def test_a_manifest_without_its_end_costs_no_table(store: Store, tmp_path: Path) -> None:
+    """RocksDB would open it, and then delete the tables that it no longer names."""
+    [manifest] = [path.name for path in store.directory.glob("MANIFEST-*")]
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    cut(directory / manifest, (store.directory / manifest).stat().st_size * 2 // 3)
+    engine = check(directory, store.truth, "the manifest")
+    assert engine.losses.unknown == 1
+    again = RocksEngine(directory)
+    assert found(again)[0] == store.truth.waiting
+    again.close()
+
+
+@pytest.mark.parametrize(("kind", "lost"), [(Kind.BATCH, BATCH), (Kind.INDEX, 0)])
+def test_a_batch_that_is_damaged_is_lost_and_an_index_entry_is_made_anew(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: Kind, lost: int
+) -> None:
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    db = Rdict(str(directory), Options(raw_mode=True))
+    key = numbered_key(kind, ("outbox", "b/c"), 132)
+    value = bytearray(db[key])
+    value[-2] ^= 1
+    db[key] = bytes(value)
+    db.close()
+    engine = check(directory, store.truth, kind)
+    assert (engine.losses.rows(("outbox", "b/c")), engine.losses.unknown) == (lost, 0)
+    assert ("4 rows of outbox/b/c from 132 on" in caplog.text) == bool(lost)
+    [set_aside] = engine.losses.set_aside
+    report = json.loads(directory.with_name(f"{set_aside}.json").read_text())
+    assert [(loss["first"], loss["rows"]) for loss in report["losses"]] == ([(132, BATCH)] if lost else [])
+
+
+def test_states_that_are_damaged_are_said_and_void_what_was_half_way(store: Store, tmp_path: Path) -> None:
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    engine = RocksEngine(directory)
+    engine.write(Changes(state={("ids", "b", "0"): b"1", ("inbound", "client", "c", "0"): b"1", ("other",): 1}))
+    engine.close()
+    db = Rdict(str(directory), Options(raw_mode=True))
+    db[shelf_key(Kind.STATE, ("ledger", "a"))] = b"damaged"
+    db.close()
+    engine = RocksEngine(directory)
+    assert engine.losses.unknown == 1
+    assert engine.state(("other",)) == 1
+    assert list(engine.states(("ids",))) == list(engine.states(("inbound",))) == []
+    engine.close()
+
+
+def test_a_repair_that_a_crash_cut_short_is_finished_by_the_next_start(store: Store, tmp_path: Path) -> None:
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    directory.rename(directory.with_name("store.salvaged"))
+    engine = RocksEngine(directory)
+    assert found(engine)[0] == store.truth.waiting
+    engine.close()
+
+
+def test_a_repair_without_room_is_refused_and_leaves_everything_as_it_is(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    (directory / "CURRENT").unlink()
+    before = sorted(path.name for path in directory.iterdir())
+    monkeypatch.setattr(salvage.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    with pytest.raises(StartError, match="a repair needs"):
+        RocksEngine(directory)
+    assert sorted(path.name for path in directory.iterdir()) == before
+
+
+def test_damaged_data_of_something_else_is_refused(tmp_path: Path) -> None:
+    db = Rdict(str(tmp_path / "store"), Options(raw_mode=True))
+    db[b"foreign"] = b"data"
+    db.close()
+    (tmp_path / "store" / "CURRENT").unlink()
+    with pytest.raises(StartError, match="nothing in it is of a format that this version knows"):
+        RocksEngine(tmp_path / "store")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "store.lock"]

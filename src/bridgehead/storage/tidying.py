@@ -1,0 +1,69 @@
+"""Gives the room of deleted batches back to the disk.
+
+RocksDB drops what was deleted when it happens to rewrite the table it lies in; after a backlog has drained nothing is written
+any more, and that may be never. So whoever deletes counts, and when more is dead than alive the tables are rewritten, in a
+thread of their own: what is copied is less than what is given back, and waiting for it is nobody's business.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+from rocksdict import CompactOptions, DbClosedError, Rdict
+
+from bridgehead.storage.engine import Shelf
+from bridgehead.storage.keys import Kind
+
+log = logging.getLogger(__name__)
+
+WORTH_IT: Final = 128 << 20
+"""Bytes of deleted batches below which nobody bothers."""
+
+_FIRST: Final = Kind.BATCH.value
+_BEHIND: Final = bytes([Kind.BATCH.value[0] + 1])
+
+
+class Tidying:
+    """Counts what is stored and what is deleted; used from the node's event loop."""
+
+    def __init__(self, db: Rdict) -> None:
+        self._db = db
+        self._sizes: dict[tuple[Shelf, int], int] = {}
+        self._live = 0
+        self._dead = 0
+        self._thread = ThreadPoolExecutor(1, "storage-tidy")
+        self._latest: Future[None] | None = None
+
+    def stored(self, name: tuple[Shelf, int], size: int) -> None:
+        self.deleted(name)
+        self._sizes[name] = size
+        self._live += size
+
+    def deleted(self, name: tuple[Shelf, int]) -> None:
+        size = self._sizes.pop(name, 0)
+        self._live -= size
+        self._dead += size
+
+    def tidy_if_worth_it(self) -> None:
+        """One rewriting for each such amount, also while one is under way: that one may have passed these batches by."""
+        if self._dead >= max(WORTH_IT, self._live):
+            self._dead = 0
+            self._latest = self._thread.submit(self._tidy)
+
+    def _tidy(self) -> None:
+        options = CompactOptions()
+        options.set_exclusive_manual_compaction(False)  # tables of what comes in meanwhile must not pile up
+        try:
+            self._db.compact_range(_FIRST, _BEHIND, options)
+        except DbClosedError:
+            return
+        except Exception as error:  # the room stays taken; a disk that fails is noticed where something is promised
+            log.warning("the room of deleted messages could not be given back: %s", error)
+
+    def close(self) -> None:
+        """Ends a rewriting that is under way: it is only good for room."""
+        if self._latest is not None and not self._latest.done():
+            self._db.cancel_all_background(False)
+        self._thread.shutdown(wait=True, cancel_futures=True)
