@@ -12,7 +12,7 @@ COMPILE = $(VENV)/bin/python -c 'from bridgehead.wire import kernels; kernels.wa
 # Debian keeps mosquitto in a directory that is not on everybody's path.
 export PATH := $(PATH):/usr/sbin:/sbin
 
-.PHONY: help install run test check bench soak
+.PHONY: help install run test check bench outage soak
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test      the tests"
 	@echo "make check     ruff and mypy"
 	@echo "make bench     the benchmarks"
+	@echo "make outage    what is lost while the remote is away, against Mosquitto"
 	@echo "make soak      many random faults, not only the few of the tests: ARGS=\"--faults 1000 --seed 1 --engine both\""
 
 install: $(VENV)/.ready-to-run
@@ -40,6 +41,9 @@ check: $(VENV)/.ready-to-develop
 
 bench: $(VENV)/.ready-to-develop
 	$(VENV)/bin/python -m benchmarks $(ARGS)
+
+outage: $(VENV)/.ready-to-develop
+	$(VENV)/bin/python -m benchmarks.outage $(ARGS)
 
 soak: $(VENV)/.ready-to-develop
 	PYTHONPATH=tests $(VENV)/bin/python -m fault.soak $(ARGS)

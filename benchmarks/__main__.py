@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks import machine, page, plot
-from benchmarks.figures import LATENCY_QOS, LATENCY_RATES, MANY, Figures, bounds
+from benchmarks.figures import LATENCY_QOS, LATENCY_RATES, MANY, SYNCED, Figures, bounds
 from benchmarks.measure import Bench, Job, Load, Result
 
 SYSTEMS = ("mosquitto", "inline", "spark", "messages")
@@ -69,14 +69,21 @@ def run(bench: Bench, options: argparse.Namespace) -> list[Result]:
     for _ in range(options.repeat):
         for system in ("direct", *(name for name in options.only if name != "direct")):
             for qos in options.qos:
-                results += shown(bench.rows(system, [Job(qos, 0, options.connections)]))
+                for each in (system, *beside(system, qos)):
+                    results += shown(bench.rows(each, [Job(qos, 0, options.connections)]))
             if system == "direct":
                 continue
             if paced:
                 results += shown(bench.rows(system, paced))
             for qos in many:
-                results += shown(bench.rows(system, [Job(qos, 0, MANY)]))
+                for each in (system, *beside(system, qos)):
+                    results += shown(bench.rows(each, [Job(qos, 0, MANY)]))
     return results
+
+
+def beside(system: str, qos: int) -> list[str]:
+    """What is measured in the same minute, because it is compared with this system: QoS 0 is never synced."""
+    return [SYNCED[system]] if qos and system in SYNCED else []
 
 
 def shown(rows: Iterable[Result]) -> list[Result]:

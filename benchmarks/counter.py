@@ -3,6 +3,7 @@
 Requests and replies are lines of JSON on stdin and stdout:
     {"do": "begin", "run": 3, "capacity": 30000000, "topics": 12, "gather": 0.0005}   forget all, count this run from now on
     {"do": "report"}                                                                  what has arrived
+    {"do": "close"}, {"do": "open"}                                                   an outage: gone, and back on the same port
 End of file ends the process.
 """
 
@@ -37,14 +38,21 @@ class Peer(Stream):
 class Counter:
     def __init__(self, board: Board) -> None:
         self._board = board
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=16)
-        self._listener.setblocking(False)
+        self.port = 0
         self._peers: list[Peer] = []
+        self.open()
         self.begin(run=0, capacity=1, topics=1, gather=0.0)
 
-    @property
-    def port(self) -> int:
-        return int(self._listener.getsockname()[1])
+    def open(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=16)
+        self._listener.setblocking(False)
+        self.port = int(self._listener.getsockname()[1])
+
+    def close(self) -> None:
+        """Nobody is connected and nobody can connect."""
+        self._listener.close()
+        for peer in list(self._peers):
+            self._drop(peer)
 
     def begin(self, run: int, capacity: int, topics: int, gather: float) -> None:
         """`gather`: pause between reads, so that small writes of the system under test are read many at a time."""
@@ -55,6 +63,7 @@ class Counter:
         self._buckets = np.zeros(BUCKETS, np.int64)
         self._newest = np.full(topics, -1, np.int64)
         self._first_arrival = 0
+        self._last_connect = 0
         self._board.put(Slot.ARRIVED, 0)
         self._board.put(Slot.LAST_ARRIVAL, 0)
 
@@ -68,6 +77,7 @@ class Counter:
             "repeated": int(tally[kernels.REPEATED]),
             "foreign": int(tally[kernels.FOREIGN]),
             "by_qos": [int(tally[kernels.QOS0 + qos]) for qos in range(3)],
+            "last_connect": self._last_connect,
             "first_arrival": self._first_arrival,
             "last_arrival": self._board.get(Slot.LAST_ARRIVAL),
             "p50_ms": percentile_ms(self._buckets, 0.5),
@@ -79,10 +89,11 @@ class Counter:
         """Until stdin ends."""
         while True:
             blocked = [peer for peer in self._peers if peer.unsent]
-            readable, writable, _ = select.select([sys.stdin, self._listener, *self._peers], blocked, [])
+            doors = [] if self._listener.fileno() < 0 else [self._listener]
+            readable, writable, _ = select.select([sys.stdin, *doors, *self._peers], blocked, [])
             if sys.stdin in readable and not self._obey():
                 return
-            if self._listener in readable:
+            if self._listener in readable and self._listener.fileno() >= 0:
                 self._peers.append(Peer(self._listener.accept()[0]))
             for peer in [peer for peer in self._peers if peer in readable or peer in writable]:
                 try:
@@ -100,6 +111,10 @@ class Counter:
         do = request.pop("do")
         if do == "begin":
             self.begin(**request)
+        elif do == "open":
+            self.open()
+        elif do == "close":
+            self.close()
         print(json.dumps(self.report()), flush=True)
         return True
 
@@ -139,6 +154,7 @@ class Counter:
         if kind == packets.CONNECT:
             peer.level = packets.level_of_connect(body)
             peer.put(packets.connack(peer.level))
+            self._last_connect = time.monotonic_ns()
             self._board.put(Slot.CONNECTED, self._board.get(Slot.CONNECTED) + 1)
         elif kind in (packets.SUBSCRIBE, packets.UNSUBSCRIBE):
             peer.put(packets.answer_subscription(kind, body, peer.level))

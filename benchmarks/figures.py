@@ -10,9 +10,11 @@ PEER = "mosquitto"
 LATENCY_QOS = 1
 LATENCY_RATES = (5_000, 20_000)
 MANY = 4   # publishing connections of the second look
+SYNCED = {"inline": "inline-synced", "spark": "spark-synced"}   # the same in file-native mode, measured beside it
 NAMES = {
     "spark": "Bridgehead through Spark", "messages": "the same, through the message table",
-    "inline": "Bridgehead inline", "mosquitto": "Mosquitto's bridge",
+    "inline": "Bridgehead inline", "inline-synced": "Bridgehead inline, every message synced to the disk",
+    "spark-synced": "Bridgehead through Spark, every message synced to the disk", "mosquitto": "Mosquitto's bridge",
     "direct": "nothing between (the tools alone)",
 }
 
@@ -34,9 +36,11 @@ class Figures:
         good.sort(key=lambda result: result.per_second if not rate else result.p50_ms or 0.0)
         return good[(len(good) - 1) // 2] if good else (same[0] if same else None)
 
-    def ratio(self, system: str, qos: int, of: Callable[[Result], float | None]) -> float | None:
+    def ratio(
+        self, system: str, qos: int, of: Callable[[Result], float | None], peer: str = PEER, connections: int = 0
+    ) -> float | None:
         """A figure of a system as a multiple of the peer's."""
-        ours, theirs = self.find(system, qos), self.find(PEER, qos)
+        ours, theirs = self.find(system, qos, connections=connections), self.find(peer, qos, connections=connections)
         if ours is None or theirs is None or not of(ours) or not of(theirs):
             return None
         return (of(ours) or 0.0) / (of(theirs) or 1.0)
@@ -74,7 +78,13 @@ def bounds(figures: Figures) -> list[Bound]:
         return Bound(f"QoS {LATENCY_QOS}, {NAMES[system]}: median at {rate:,}/s", f"≤ {limit:.0f} ms", median,
                      None if median is None else median <= limit, "ms")
 
+    def synced(system: str) -> Bound:
+        ratio = figures.ratio(SYNCED[system], 1, lambda result: result.per_second, system)
+        return Bound(f"QoS 1, {NAMES[SYNCED[system]]}: messages/s", "≥ 0.7 × the same in memory", ratio,
+                     None if ratio is None else ratio >= 0.7, "×")
+
     return [
         at_least("spark", 0, 0.5), at_least("spark", 1, 1.0), at_least("spark", 2, 1.0), at_least("inline", 1, 2.0),
         at_most("spark", 20_000, 400.0), at_most("inline", 5_000, 2.0),
+        synced("inline"), synced("spark"),
     ]

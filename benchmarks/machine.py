@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 
-def describe() -> dict[str, str]:
+def describe(module: str = "benchmarks") -> dict[str, str]:
     return {
         "processor": _value("/proc/cpuinfo", "model name"),
         "cores": str(len(os.sched_getaffinity(0))),
@@ -18,17 +18,17 @@ def describe() -> dict[str, str]:
         "python": platform.python_version(),
         "pyspark": _version("pyspark"),
         "mosquitto": _mosquitto(),
-        "command": _command(),
+        "command": _command(module),
     }
 
 
-def _command() -> str:
+def _command(module: str) -> str:
     """As typed, without where the results went."""
     words = sys.argv[1:]
     if "--out" in words:
         at = words.index("--out")
         del words[at:at + 2]
-    return " ".join(["python -m benchmarks", *words])
+    return " ".join([f"python -m {module}", *words])
 
 
 def _value(file: str, key: str) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.figures import LATENCY_RATES, MANY, NAMES, PEER, Bound, Figures, bounds
+from benchmarks.figures import LATENCY_RATES, MANY, NAMES, PEER, SYNCED, Bound, Figures, bounds
 from benchmarks.measure import QUIET_SECONDS, Load, Result
 
 BEGIN = "<!-- results: written by `make bench`, do not edit between the markers -->"
@@ -11,14 +11,19 @@ STRANGERS_DOUBTFUL = 0.1   # of one core
 
 
 def write(page: Path, figures: Figures, load: Load, machine: dict[str, str], when: str, plot: str) -> None:
+    """The whole of what a run found."""
+    put_between(page, BEGIN, END, results(figures, load, machine, when, plot))
+
+
+def put_between(page: Path, begin: str, end: str, found: str) -> None:
     """Replace what is between the markers; a page without them gets them at its end."""
-    text = page.read_text() if page.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
-    if BEGIN not in text:
-        text += f"\n{BEGIN}\n{END}\n"
-    head, _, rest = text.partition(BEGIN)
-    tail = rest.partition(END)[2]
+    text = page.read_text() if page.exists() else "# Benchmarks\n"
+    if begin not in text:
+        text += f"\n{begin}\n{end}\n"
+    head, _, rest = text.partition(begin)
+    tail = rest.partition(end)[2]
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(f"{head}{BEGIN}\n\n{results(figures, load, machine, when, plot)}\n{END}{tail}")
+    page.write_text(f"{head}{begin}\n\n{found}\n{end}{tail}")
 
 
 def results(figures: Figures, load: Load, machine: dict[str, str], when: str, plot: str) -> str:
@@ -32,6 +37,9 @@ def results(figures: Figures, load: Load, machine: dict[str, str], when: str, pl
         f"![messages per second, latency and CPU time of the three systems]({plot})",
         "## Against what is demanded",
         bound_table(bounds(figures)),
+        "## Synced to the disk",
+        "File-native: a message is acknowledged when it is synced to the disk, and forwarded from there on.",
+        synced_table(figures),
         "## The tools alone",
         "Generator straight into the counter: neither is the limit of any row above.",
         direct_table(figures),
@@ -57,7 +65,7 @@ def table(figures: Figures) -> str:
             result = figures.find(system, qos)
             if result is not None:
                 rows.append([NAMES[system], str(qos), *_cells(figures, result)])
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def _cells(figures: Figures, result: Result) -> list[str]:
@@ -85,7 +93,21 @@ def bound_table(found: list[Bound]) -> str:
     answer = {True: "reached", False: "**not reached**", None: "–"}
     rows = [["what", "demanded", "measured", ""], ["---", "---", "---:", "---"]]
     rows += [[bound.what, bound.demanded, bound.shown, answer[bound.reached]] for bound in found]
-    return _markdown(rows)
+    return markdown(rows)
+
+
+def synced_table(figures: Figures) -> str:
+    rows = [["", "QoS", "publishing connections", "messages/s", "× the same in memory", "CPU s per million", "lost", "doubled"],
+            ["---", *["---:"] * 7]]
+    for system, synced in SYNCED.items():
+        for connections in dict.fromkeys((figures.connections, MANY)):
+            for qos in (1, 2):
+                result = figures.find(synced, qos, connections=connections)
+                if result is not None and result.arrived:
+                    ratio = figures.ratio(synced, qos, lambda found: found.per_second, system, connections)
+                    rows.append([NAMES[system], str(qos), str(connections), f"{result.per_second:,.0f}", _number(ratio),
+                                 _number(result.cpu_per_million, 1), f"{result.lost:,}", f"{result.doubled:,}"])
+    return markdown(rows)
 
 
 def direct_table(figures: Figures) -> str:
@@ -94,7 +116,7 @@ def direct_table(figures: Figures) -> str:
         result = figures.find("direct", qos)
         if result is not None:
             rows.append([str(qos), f"{result.per_second:,.0f}", f"{result.lost:,}"])
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def many_table(figures: Figures) -> str:
@@ -106,12 +128,12 @@ def many_table(figures: Figures) -> str:
             if result is not None and result.arrived:
                 rows.append([NAMES[system], str(qos), f"{result.per_second:,.0f}",
                              f"{(result.peak_rss or 0) / 2**20:,.0f}", f"{result.lost:,} of {result.sent:,}"])
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def summary(result: Result) -> str:
     """One line for the terminal."""
-    where = f"{result.system:9} × {result.connections} QoS {result.qos}{_at(result.rate):12}"
+    where = f"{result.system:13} × {result.connections} QoS {result.qos}{_at(result.rate):12}"
     if not result.arrived:
         return f"{where} failed: {result.error}"
     latency = f"p50 {_milliseconds(result.p50_ms or 0.0)} p99 {_milliseconds(result.p99_ms or 0.0)} ms"
@@ -136,7 +158,7 @@ def _milliseconds(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
-def _markdown(rows: list[list[str]]) -> str:
+def markdown(rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 

@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -103,11 +104,16 @@ def direct(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
     yield System("direct", counter_port, None, None)
 
 
-@contextlib.contextmanager
-def mosquitto(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
+def executable() -> str:
     program = shutil.which("mosquitto") or "/usr/sbin/mosquitto"
     if not Path(program).exists():
         raise NotStarted("no mosquitto on this machine: apt-get install mosquitto")
+    return program
+
+
+@contextlib.contextmanager
+def mosquitto(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
+    program = executable()
     port = free_port()
     file = folder / "mosquitto.conf"
     log = folder / "mosquitto.log"
@@ -143,8 +149,23 @@ topic bench/# out 2
 Starter = Callable[[int, Board, Path], contextlib.AbstractContextManager[System]]
 
 
-def node(name: str, engine: str, conf: dict[str, str] | None = None) -> Starter:
-    """Our node with one push route, in memory, by this engine, Spark with this configuration."""
+def document(data: Path, port: int, console: int, counter_port: int, **parts: Any) -> dict[str, Any]:
+    """The configuration of a node with one push route."""
+    return {
+        "node": "bench",
+        "dataDir": str(data),
+        "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": port}],
+        "console": {"host": "127.0.0.1", "port": console},
+        "bridges": [{
+            "id": "bench", "host": "127.0.0.1", "port": counter_port,
+            "localSubscriptions": [{"filters": ["bench/#"], "destination": None, "maxQoS": 2}],
+        }],
+        **parts,
+    }
+
+
+def node(name: str, engine: str, mode: str = "in-memory", conf: dict[str, str] | None = None) -> Starter:
+    """Our node with one push route, by this engine and in this mode, Spark with this configuration."""
 
     @contextlib.contextmanager
     def start(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
@@ -152,18 +173,9 @@ def node(name: str, engine: str, conf: dict[str, str] | None = None) -> Starter:
         port, console = free_port(), free_port()
         file = folder / f"{name}.yaml"
         log = folder / f"{name}.log"
-        file.write_text(yaml.safe_dump({
-            "node": "bench",
-            "dataDir": str(folder / f"{name}-data"),
-            "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": port}],
-            "console": {"host": "127.0.0.1", "port": console},
-            "persistence": {"mode": "in-memory"},
-            "pipeline": {"engine": engine, "conf": conf or {}},
-            "bridges": [{
-                "id": "bench", "host": "127.0.0.1", "port": counter_port,
-                "localSubscriptions": [{"filters": ["bench/#"], "destination": None, "maxQoS": 2}],
-            }],
-        }))
+        file.write_text(yaml.safe_dump(document(
+            folder / f"{name}-data", port, console, counter_port,
+            persistence={"mode": mode}, pipeline={"engine": engine, "conf": conf or {}})))
         with running([str(program), "run", "-c", str(file)], log) as child:
             await_none(lambda: unready(console) or unbridged(board), child, log)
             yield System(name, port, child.pid, log)
@@ -176,5 +188,7 @@ STARTERS = {
     "mosquitto": mosquitto,
     "inline": node("inline", "inline"),
     "spark": node("spark", "spark"),
-    "messages": node("messages", "spark", {"spark.bridgehead.messages": "true"}),
+    "messages": node("messages", "spark", conf={"spark.bridgehead.messages": "true"}),
+    "inline-synced": node("inline-synced", "inline", "file-native"),
+    "spark-synced": node("spark-synced", "spark", "file-native"),
 }
