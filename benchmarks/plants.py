@@ -1,7 +1,11 @@
 """Systems that live through an outage: killed or without power, and started again on what is left of their data."""
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +34,17 @@ class Plant:
         await_none(self._obstacle, self._child, self._log)
 
     def kill(self) -> None:
-        """Gone without a word."""
-        if self._child is not None:
-            self._child.kill()
-            self._child.wait()
+        """Gone without a word, and all that it had started."""
+        if self._child is None:
+            return
+        family = tree(self._child.pid)
+        self._child.kill()
+        self._child.wait()
+        for pid in family[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        while any(resident_bytes([pid]) for pid in family):   # they end with it, but not in the same moment
+            time.sleep(0.01)
 
     def stop(self) -> None:
         if self._child is None or self._child.poll() is not None:
