@@ -14,15 +14,20 @@ from bridgehead.clock import now_us
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.expiry import older_than, remaining_expiry
 from bridgehead.columns.schema import WIRE
+from bridgehead.storage.engine import Changes
 from bridgehead.storage.outbox import TOO_OLD, Outbox
 
 TURN_ROWS: Final = 8192
 
 
 class LocalPublisher:
-    """Takes rows whenever there are any; the local broker has them when ``publish`` returns."""
+    """Takes rows whenever there are any. ``publish`` makes one write of what the local broker does with them and what it
+    is given to do with it: that they leave the outbox.
+    """
 
-    def __init__(self, outbox: Outbox, publish: Callable[[Batch], None], max_age: float | None = None) -> None:
+    def __init__(
+        self, outbox: Outbox, publish: Callable[[Batch, Callable[[Changes], None]], None], max_age: float | None = None
+    ) -> None:
         self._outbox = outbox
         self._max_age_us = None if max_age is None else round(max_age * 1_000_000)
         self._publish = publish
@@ -50,8 +55,7 @@ class LocalPublisher:
             self._outbox.drop(seqs[over], "expired")
             batch, expiry, seqs = batch.filter(pa.array(~over)), expiry[~over], seqs[~over]
         if len(seqs):
-            self._publish(_wire_rows(batch, expiry))
-            self._outbox.acknowledge(seqs)
+            self._publish(_wire_rows(batch, expiry), lambda changes: self._outbox.acknowledge(seqs, changes))
         self.wake()
 
 

@@ -14,7 +14,7 @@ from bridgehead.columns.batches import Batch
 from bridgehead.pipeline.door import Door
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.route import Route
-from bridgehead.storage.engine import Engine
+from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.outbox import Outbox
 
@@ -33,7 +33,7 @@ class BridgeService:
         pull_doors: list[Door],
         engine: Engine,
         journal: Journal,
-        publish: Callable[[Batch, str], None],
+        publish: Callable[[Batch, str, Callable[[Changes], None]], None],
     ) -> None:
         self.id = bridge.id
         wishes = wishes_of(bridge, routes)
@@ -53,7 +53,9 @@ class BridgeService:
             drop_retained=rule.version < 5,
         )
         self.publishers = [
-            LocalPublisher(outboxes[route.id], lambda batch: publish(batch, bridge.client_id), route.max_age)
+            LocalPublisher(
+                outboxes[route.id], lambda batch, taken: publish(batch, bridge.client_id, taken), route.max_age
+            )
             for route in routes
             if route.direction == "pull"
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import numpy as np
@@ -39,6 +39,13 @@ from bridgehead.wire.topicnames import share_of
 SWEEP_EVERY: Final = 1.0
 SESSIONS_LIMIT: Final = 100_000
 """Sessions at most, with or without a connection: a client that would need one more is refused."""
+
+
+Also = Callable[[Changes], None]
+
+
+def _nothing_else(changes: Changes) -> None:
+    """What came is all there is to write."""
 
 
 class Broker:
@@ -72,19 +79,20 @@ class Broker:
 
     def _gathered(self, rows: Rows, sources: list[Connection]) -> None:
         ids, self._ids_changed = self._ids_changed, {}
+
+        def write_ids(changes: Changes) -> None:
+            for each in ids.values():
+                each.write(changes)
+
         if len(rows.rows):
             names = {connection.number: connection.client_id for connection in sources}
-            self._accept(wire_batch(rows), clients_of(rows.rows[:, CONN], names.__getitem__), ids)
+            self._accept(wire_batch(rows), clients_of(rows.rows[:, CONN], names.__getitem__), write_ids)
             if self._journal.full:
                 self._hold(sources)
         else:
-            self._release(ids)
-
-    def _release(self, ids: dict[str, InboundIds]) -> None:
-        changes = Changes()
-        for each in ids.values():
-            each.write(changes)
-        self._engine.write(changes)
+            changes = Changes()
+            write_ids(changes)
+            self._engine.write(changes)
 
     def ids_changed(self, connection: Connection, run: ScanResult) -> bool:
         """Whether this run has changed QoS 2 ids that are to be written with its rows."""
@@ -94,26 +102,35 @@ class Broker:
         self._ids_changed[session.client_id] = session.inbound
         return True
 
-    def publish(self, batch: Batch, client_id: str) -> None:
+    def publish(self, batch: Batch, client_id: str, with_it: Also = _nothing_else) -> None:
         """Rows of WIRE form from inside the node (a pull route, a will), as if a client had published them."""
-        self._accept(batch, single_client(client_id, batch.num_rows), {})
+        self._accept(batch, single_client(client_id, batch.num_rows), with_it)
 
-    def _accept(self, batch: Batch, clients: pa.DictionaryArray, ids: dict[str, InboundIds]) -> None:
-        """What came, and the QoS 2 ids it came with, in one write."""
+    def _accept(self, batch: Batch, clients: pa.DictionaryArray, with_it: Also) -> None:
+        """What came goes to routes and subscribers; ``with_it`` adds to the same write what is to be true with it."""
         changes = Changes()
         self.received_rows += batch.num_rows
         try:
             self.distributor.distribute(changes, batch, clients, now_us())
-            for each in ids.values():
-                each.write(changes)
+            with_it(changes)
         finally:  # whatever a log has given an offset is written, else it could not be read
-            if changes.puts or changes.state:
-                self._engine.write(changes)
+            self._engine.write(changes)
+            if changes.puts:
                 ends = [(log, log.end) for log in self._journal.logs.values()]
                 self._engine.when_synced(lambda: _journal_safe(ends))
         dirty, self.distributor.dirty = self.distributor.dirty, {}
-        for session in dirty.values():
-            self.pump(session)
+        self._queued(dirty.values())
+
+    def _queued(self, sessions: Iterable[ClientSession]) -> None:
+        """Rows for these sessions are written: they are sent now, those of a kept session when they are safe."""
+        kept = []
+        for session in sessions:
+            if session.kept:
+                kept.append((session, session.outbox.end))
+            else:
+                self.pump(session)
+        if kept:
+            self._engine.when_synced(lambda: _landed(kept))
 
     def _hold(self, connections: list[Connection]) -> None:
         """The journal is full: stop reading from those who fill it until there is room."""
@@ -261,6 +278,7 @@ class Broker:
         """The retained messages that subscriptions are due, after their SUBACK."""
         session = connection.session
         assert session is not None
+        changes = Changes()
         for wish in packet.subscriptions:
             if wish.filter not in session.subscriptions or wish.retain_handling == 2:
                 continue
@@ -271,8 +289,10 @@ class Broker:
             if rows is not None:
                 qos = pc.min_element_wise(rows.column("qos"), pa.scalar(wish.qos, pa.int32()))
                 at = rows.schema.get_field_index("wire_qos")
-                session.queue(rows.set_column(at, rows.schema.field(at), qos), (identifier,) if identifier else ())
-        self.pump(session)
+                rows = rows.set_column(at, rows.schema.field(at), qos)
+                session.queue(changes, rows, (identifier,) if identifier else ())
+        self._engine.write(changes)
+        self._queued([session])
 
     def unsubscribe(self, connection: Connection, packet: Unsubscribe) -> list[Reason]:
         session = connection.session
@@ -309,6 +329,11 @@ class Broker:
             self._detach(connection)  # now, while there is a disk to note it on
         for timer, _ in self._wills.values():
             timer.cancel()
+
+
+def _landed(queues: list[tuple[ClientSession, int]]) -> None:
+    for session, end in queues:
+        session.landed(end, now_us())
 
 
 def _journal_safe(ends: list[tuple[Log, int]]) -> None:

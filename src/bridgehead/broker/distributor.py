@@ -100,12 +100,12 @@ class Distributor:
             if plan.deliveries:
                 part = arrived.only(rows)
                 for delivery in plan.deliveries:
-                    self._deliver(delivery, part)
+                    self._deliver(changes, delivery, part)
         for door, parts in wanted.items():
             # All plans of a route together: subscribers to some of its topics do not change the order of the rest.
             door.admit(changes, *arrived.only(in_order(parts)))
 
-    def _deliver(self, delivery: Delivery, part: Arrived) -> None:
+    def _deliver(self, changes: Changes, delivery: Delivery, part: Arrived) -> None:
         session = delivery.session
         batch, clients, times = part
         if delivery.no_local:
@@ -118,7 +118,7 @@ class Distributor:
         if delivery.qos < 2:
             qos = pc.min_element_wise(qos, pa.scalar(delivery.qos, pa.int32()))
         retain = batch.column("retain") if delivery.retain_as_published else constant(False, pa.bool_(), batch.num_rows)
-        session.queue(_outgoing(batch, times, qos, retain), delivery.identifiers)
+        session.queue(changes, _outgoing(batch, times, qos, retain), delivery.identifiers)
         self.dirty[id(session)] = session
 
     def _plan(self, topic: str) -> Plan:

@@ -10,12 +10,14 @@ import numpy.typing as npt
 
 from bridgehead.columns.batches import Batch
 from bridgehead.link.link import Link
-from bridgehead.session.sender import Finished, Sender
+from bridgehead.session.sender import PUBREL, Finished, Sender
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.inboundids import InboundIds
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
+from bridgehead.wire.frames import encode_acks
 from bridgehead.wire.packets import Subscription
+from bridgehead.wire.topicnames import matches
 
 SEND_CHUNK: Final = 4096
 CLIENT_WINDOW: Final = 1024
@@ -34,8 +36,9 @@ class ClientSession:
         self.subscriptions: dict[str, Subscription] = {}
         self.identifiers: dict[str, int] = {}  # subscription identifier by filter
         self.inbound = InboundIds(engine, ("inbound", "client", client_id), kept=kept)
-        self._engine = MemoryEngine()
-        self.outbox = Outbox(client_id, self._engine, max_rows, max_bytes)
+        self._engine = engine if kept else MemoryEngine()
+        self.outbox = Outbox(client_id, self._engine, max_rows, max_bytes, shelf=("queue", client_id))
+        self._ids_unknown = self.outbox.has_waiting  # what an earlier life had in flight is among these rows
         self._link: Link | None = None
         self._sender: Sender | None = None
         # Subscription identifiers of queued rows as change points: (first sequence number, identifiers from there on).
@@ -57,14 +60,21 @@ class ClientSession:
         self._sender.version = version
         self._sender.flow.window = window
         self._sender.max_packet = max_packet
+        if self._ids_unknown:
+            # An id that the client still holds half-way through QoS 2 would swallow our next message with that id.
+            link.write(encode_acks(PUBREL, np.arange(1, CLIENT_WINDOW + 1, dtype=np.uint16)))
+            self._ids_unknown = False
         self._sender.resume()
         self.pump(now_us)
 
     def detach(self) -> None:
         self._link = None
 
-    def queue(self, batch: Batch, identifiers: tuple[int, ...]) -> None:
-        """OUTBOX rows for this client; while it is away only those it was promised (QoS 1 and 2)."""
+    def queue(self, changes: Changes, batch: Batch, identifiers: tuple[int, ...]) -> None:
+        """OUTBOX rows for this client; while it is away only those it was promised (QoS 1 and 2).
+
+        If the session is kept they are part of this write, and may be sent when it is safe (``landed``); else they may at once.
+        """
         if not self.connected:
             wire_qos = batch.column("wire_qos").to_numpy(zero_copy_only=False)
             if not wire_qos.all():
@@ -72,12 +82,41 @@ class ClientSession:
                 batch = batch.take(np.flatnonzero(wire_qos))
                 if batch.num_rows == 0:
                     return
-        changes = Changes()
+        write = changes if self.kept else Changes()
         start = self.outbox.end
-        if self.outbox.land(changes, batch) and identifiers != self._identifiers_from[-1][1]:
+        if self.outbox.land(write, batch):
+            self._identify(start, identifiers)
+        if not self.kept:
+            self._engine.write(write)
+            self.outbox.landed()
+
+    def _identify(self, start: int, identifiers: tuple[int, ...]) -> None:
+        """Rows from here on came by subscriptions with these identifiers."""
+        if identifiers != self._identifiers_from[-1][1]:
             self._identifiers_from.append((start, identifiers))
-        self._engine.write(changes)
-        self.outbox.landed()
+
+    def recall_identifiers(self) -> None:
+        """Rows of an earlier life do not say by which subscriptions they came: by those that match them now."""
+        if not any(self.identifiers.values()):
+            return
+        found: dict[str, tuple[int, ...]] = {}
+        for first, batch in self.outbox.pieces():
+            for row, topic in enumerate(batch.column("topic").to_pylist()):
+                if topic is None:
+                    continue  # a row of QoS 0 that did not survive
+                if topic not in found:
+                    found[topic] = tuple(own for each, own in self.identifiers.items() if own and matches(each, topic))
+                self._identify(first + row, found[topic])
+
+    def landed(self, end: int, now_us: int) -> None:
+        """Rows below this number are safe."""
+        self.outbox.landed(end)
+        self.pump(now_us)
+
+    def give_up(self, changes: Changes) -> None:
+        """Nobody will ask for this session again: what is on the disk of it goes."""
+        self.inbound.forget(changes)
+        self.outbox.give_up(changes)
 
     def pump(self, now_us: int) -> None:
         """Send what waits, as far as the window and the socket go: first what is due again."""

@@ -1,8 +1,9 @@
 """Sessions on the disk: what a client that comes back after a restart of the node must find as it left it.
 
 Under ("session", client id): its expiry, and when its last connection ended (wall clock: time goes on while the node is down;
-None while connected). Under ("subscription", client id, filter): the options and the subscription identifier. A session without
-an expiry ends with its connection and is never here; one that is given up goes with all that belongs to it, in one write.
+None while connected). Under ("subscription", client id, filter): the options and the subscription identifier. Its QoS 2 ids and
+its queue are beside them, and are written with the messages that change them. A session without an expiry ends with its
+connection and is never here; one that is given up goes with all that belongs to it, in one write.
 """
 
 from __future__ import annotations
@@ -53,6 +54,8 @@ class SessionStore:
             if session.over(monotonic()):
                 self.give_up(session)
                 del sessions[client_id]
+            else:
+                session.recall_identifiers()
         return sessions
 
     def connected(self, session: ClientSession) -> None:
@@ -76,7 +79,7 @@ class SessionStore:
         if session.kept:
             changes = Changes(state={_session(session): None})
             changes.state.update({_subscription(session, each): None for each in session.subscriptions})
-            session.inbound.forget(changes)
+            session.give_up(changes)
             self._engine.write(changes)
 
 

@@ -40,11 +40,10 @@ class InboundIds:
         return self._marks
 
     def changed(self, ids_from: int, ids_to: int) -> bool:
-        """Marks in [ids_from, ids_to) have been set or cleared; True if a write is due because of it."""
-        if not self._kept or ids_from == ids_to:
-            return False
-        self._changed.update(range(ids_from // PAGE, (ids_to - 1) // PAGE + 1))
-        return True
+        """Marks in [ids_from, ids_to) have been set or cleared; True if a write is due, for these or for earlier ones."""
+        if self._kept and ids_to > ids_from:
+            self._changed.update(range(ids_from // PAGE, (ids_to - 1) // PAGE + 1))
+        return bool(self._changed)
 
     def write(self, changes: Changes) -> None:
         """Let this write bring the disk up to date."""

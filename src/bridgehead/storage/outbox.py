@@ -10,7 +10,7 @@ wait before they enter the journal.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal, Protocol
@@ -92,12 +92,14 @@ class Outbox:
         max_bytes: int,
         ledger: Ledger | None = None,
         strategy: Strategy = "discard",
+        shelf: Shelf | None = None,
     ) -> None:
+        """``shelf``: where its rows are, if it is the queue of something else than a route."""
         self.route = route
         self.strategy = strategy
         self.ledger = Ledger(route) if ledger is None else ledger
         self._engine = engine
-        self._segments = Segments(engine, (OUTBOX, route))
+        self._segments = Segments(engine, shelf or (OUTBOX, route))
         self._marks: dict[int, npt.NDArray[np.uint8]] = {}  # by the segment's start: made when its first row is polled
         self.max_rows = max_rows
         self.max_bytes = max_bytes
@@ -110,7 +112,7 @@ class Outbox:
         self.on_left: Callable[[], None] = lambda: None  # rows have left: there may be room again
         self.holder: Holder | None = None
         # Runs of done rows in batches that are not all done, as notes (first number, rows): what a restart must know.
-        self._done_shelf: Shelf = (DONE_NOTES, route)
+        self._done_shelf: Shelf = (DONE_NOTES, *(shelf or (route,)))
         self._gap = (0, 0)  # the numbers that a restart has left out
         self._noted: dict[int, list[int]] = {}  # by the segment's start: the numbers of its notes
         self._landing: dict[int, Batch] = {}  # by their start: batches that may not be written yet, where these may be dropped
@@ -319,9 +321,26 @@ class Outbox:
             position += count
         return concat(pieces)
 
-    def acknowledge(self, seqs: Seqs) -> None:
-        """These rows are delivered and leave the outbox; a number that is not marked (any more) is ignored."""
-        self._done(seqs, self.ledger.deliver)
+    def pieces(self) -> Iterator[tuple[int, Batch]]:
+        """Everything that is here as (number of the first row, rows); what an earlier life has lost is null."""
+        return ((segment.start, self._segments.batch(segment)) for segment in self._segments)
+
+    def acknowledge(self, seqs: Seqs, changes: Changes | None = None) -> None:
+        """These rows are delivered and leave the outbox; a number that is not marked (any more) is ignored.
+
+        ``changes``: in this write, which is somebody else's; without it in one of their own.
+        """
+        self._done(seqs, self.ledger.deliver, changes)
+
+    def give_up(self, changes: Changes) -> None:
+        """Nobody will ask for this queue again: it leaves nothing behind."""
+        changes.notes += [(self._done_shelf, first, None) for noted in self._noted.values() for first in noted]
+        self._segments.give_up(changes)
+        self._marks.clear()
+        self._noted.clear()
+        self._safe.clear()
+        self.weight = 0
+        self.cursor = self.visible = self.end
 
     def drop(self, seqs: Seqs, reason: str) -> None:
         """These rows will never be delivered: they leave the outbox, counted by their reason."""
@@ -339,14 +358,15 @@ class Outbox:
             marks = self._marks[segment.start] = np.zeros(segment.rows, np.uint8)
         return marks
 
-    def _done(self, seqs: Seqs, count: Callable[[int, int], None]) -> None:
+    def _done(self, seqs: Seqs, count: Callable[[int, int], None], write: Changes | None = None) -> None:
         """Marked rows leave, counted in the same write."""
-        changes = Changes()
+        changes = Changes() if write is None else write
         moved, safe = self._set(changes, seqs, MARKED, DONE)
         count(moved, safe)
         if changes.drops or changes.notes:
             self.ledger.write(changes)
-            self._engine.write(changes)
+            if write is None:
+                self._engine.write(changes)
         if moved:
             self.on_left()
 

@@ -104,6 +104,14 @@ class Segments:
         self._starts.pop(index)
         changes.drops.append((self._shelf, segment.start))
 
+    def give_up(self, changes: Changes) -> None:
+        """All of them leave, and the shelf with them."""
+        changes.drops += [(self._shelf, segment.start) for segment in self._segments]
+        self._segments.clear()
+        self._starts.clear()
+        if self.ceiling:
+            changes.state[self._ceiling_name] = None
+
     def merge_tail(self, touched_below: int) -> None:
         """Merge full runs of small segments at the tail that nobody has started to read (rows >= touched_below)."""
         while len(self._segments) >= FAN:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bridgehead.bridge.localpublisher import TURN_ROWS, LocalPublisher
@@ -20,7 +21,14 @@ class End:
         self.engine = MemoryEngine()
         self.outbox = Outbox("r", self.engine, 1_000_000, 1 << 30)
         self.published: list[Batch] = []
-        LocalPublisher(self.outbox, self.published.append, max_age)
+        self.writes: list[Changes] = []
+        LocalPublisher(self.outbox, self._publish, max_age)
+
+    def _publish(self, batch: Batch, with_it: Callable[[Changes], None]) -> None:
+        self.published.append(batch)
+        self.writes.append(Changes())
+        with_it(self.writes[-1])
+        self.engine.write(self.writes[-1])
 
     def land(self, *rows: dict[str, Any]) -> None:
         changes = Changes()
@@ -43,6 +51,13 @@ async def test_rows_are_published_in_order_at_their_wire_qos_and_are_delivered_t
     assert [int(row["payload"]) for row in rows] == [0, 1, 2, 3, 4]
     assert (rows[0]["qos"], rows[0]["retain"], rows[0]["content_type"]) == (1, True, "t")
     assert (end.outbox.ledger.delivered, end.outbox.depth) == (5, 0)
+
+
+async def test_rows_leave_the_outbox_in_the_write_that_publishes_them() -> None:
+    end = End()
+    end.land(*numbered(0, 3))
+    await turn()
+    assert [write.drops for write in end.writes] == [[(("outbox", "r"), 0)]]
 
 
 async def test_a_long_backlog_is_published_turn_by_turn() -> None:

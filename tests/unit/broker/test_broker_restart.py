@@ -27,44 +27,13 @@ from bridgehead.wire.packets import (
     Unsubscribe,
 )
 from bridgehead.wire.reason import Reason
-from making.crashing import Lives
 from making.device import Device, turn
 from making.house import House
 from making.rows import wire_rows
+from making.site import SESSION, Site
 
-SESSION: dict[str, Any] = {"clean_start": False, "properties": {"session_expiry_interval": 300}}
 KEPT: dict[int, dict[str, Any]] = {5: SESSION, 4: {"clean_start": False}}
 every_version = pytest.mark.parametrize("version", [5, 4])
-
-
-class Site:
-    """A house of which the next life can be had at any moment."""
-
-    def __init__(self, directory: Path) -> None:
-        self._lives = Lives(directory)
-        self._houses: list[House] = []
-        self.engine = self._lives.start()
-        self.house = self._open()
-
-    def _open(self) -> House:
-        self._houses.append(House(engine=self.engine))
-        return self._houses[-1]
-
-    def crash(self) -> None:
-        self.engine = self._lives.crash()
-        self.house = self._open()
-
-    def device(self, version: int = 5) -> Device:
-        return Device(self.house.broker, version)
-
-    def left(self) -> list[tuple[str, ...]]:
-        """Names of everything that is on the disk of sessions."""
-        return [name for kind in ("session", "subscription", "inbound") for name, _ in self.engine.states((kind,))]
-
-    def close(self) -> None:
-        for house in self._houses:
-            house.broker.close()
-        self._lives.close()
 
 
 @pytest.fixture
@@ -157,7 +126,7 @@ async def test_a_session_that_is_over_leaves_nothing_on_the_disk(site: Site, end
     device.subscribe("a/#")
     device.publish("a/x", b"x", qos=2, packet_id=9)
     await turn()
-    assert {name[0] for name in site.left()} == {"session", "subscription", "inbound"}
+    assert {name[0] for name in site.left()} == {"session", "subscription", "inbound", "ceiling", "queue"}
     if end == "expiry 0 at the end":
         device.send(Disconnect(Reason.NORMAL_DISCONNECTION, {"session_expiry_interval": 0}))
         device.transport.lose()

@@ -72,3 +72,11 @@ def test_nothing_is_written_where_nothing_outlives_the_process(engine: RocksEngi
         changes = Changes()
         ids.write(changes)
         assert changes == Changes()
+
+
+def test_a_change_that_a_failed_turn_did_not_write_is_due_with_the_next_one(engine: RocksEngine) -> None:
+    ids = InboundIds(engine, NAME)
+    mark(ids, 1, 5)
+    assert ids.changed(0, 0)
+    write(engine, ids)
+    assert not ids.changed(0, 0)
