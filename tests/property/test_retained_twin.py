@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from bridgehead.broker import retained
 from bridgehead.broker.retained import Retained
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.memory import MemoryEngine
 from bridgehead.wire.topicnames import matches, valid_filter
 from making.rows import outbox_rows
 
@@ -27,12 +29,12 @@ message = st.tuples(topic, st.sampled_from([b"", b"1", b"2", b"3"]), st.booleans
 def test_the_last_message_of_each_topic_is_found_by_every_filter_that_matches(
     turns: list[list[tuple[str, bytes, bool]]], filters: list[str]
 ) -> None:
-    store, model = Retained(), dict[str, bytes]()
+    store, model = Retained(MemoryEngine()), dict[str, bytes]()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retained, "OVERTAKEN_AT_LEAST", 3)
         patch.setattr(retained, "DEEPEST", 4)
         for messages in turns:
-            store.keep(outbox_rows(*[{"topic": t, "payload": p, "retain": r} for t, p, r in messages]))
+            store.keep(Changes(), outbox_rows(*[{"topic": t, "payload": p, "retain": r} for t, p, r in messages]))
             for name, payload, flag in messages:
                 if flag:
                     model.pop(name, None)
@@ -46,5 +48,5 @@ def test_the_last_message_of_each_topic_is_found_by_every_filter_that_matches(
             assert len(found) == len(rows)
             assert found == {name: payload for name, payload in model.items() if matches(one, name)}
         for name in model:
-            store.keep(outbox_rows({"topic": name, "payload": b"", "retain": True}))
+            store.keep(Changes(), outbox_rows({"topic": name, "payload": b"", "retain": True}))
     assert (len(store), store._root.children, store._deep) == (0, {}, set())

@@ -136,7 +136,11 @@ def test_sessions_and_what_waits_for_them_are_there_after_a_kill(node: NodeProce
             before.subscribe("here/#", 2)
     with Client(node.port) as source:
         source.publish_all([Message("here/a", b"%d" % n, 1 + n % 2) for n in range(500)])
+        source.publish_all([Message(f"state/{qos}", b"on", qos, retain=True) for qos in (0, 1, 2)])
     restart(node)
+    with Client(node.port) as curious:
+        curious.subscribe("state/#")
+        assert sorted(m.topic for m in curious.barrier()) == ["state/1", "state/2"]
     with Client(node.port) as source:
         source.publish_all([Message("here/a", b"%d" % n, 1 + n % 2) for n in range(500, 600)])
     for version in VERSIONS:

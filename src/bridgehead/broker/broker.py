@@ -53,7 +53,7 @@ class Broker:
 
     def __init__(self, engine: Engine, journal: Journal, doors: list[Door], max_rows: int, max_bytes: int) -> None:
         self.gathering: Gathering[Connection] = Gathering(engine, self._gathered)
-        self.distributor = Distributor(lambda: doors)
+        self.distributor = Distributor(engine, lambda: doors)
         self._store = SessionStore(engine, lambda name, kept: ClientSession(name, engine, max_rows, max_bytes, kept=kept))
         self.sessions = self._store.found()
         self.connections: dict[int, Connection] = {}

@@ -18,7 +18,7 @@ from bridgehead.columns.batches import Batch, constant, constant_label
 from bridgehead.columns.schema import OUTBOX
 from bridgehead.pipeline.door import Arrived, Door, timestamps
 from bridgehead.pipeline.plans import Rows, TopicPlans, in_order
-from bridgehead.storage.engine import Changes
+from bridgehead.storage.engine import Changes, Engine
 from bridgehead.wire.packets import Subscription
 
 SHORT: Final = 32
@@ -56,11 +56,11 @@ class Plan:
 class Distributor:
     """Decides and hands on. Sessions with new rows are collected in ``dirty`` until somebody pumps them."""
 
-    def __init__(self, doors: Callable[[], list[Door]]) -> None:
+    def __init__(self, engine: Engine, doors: Callable[[], list[Door]]) -> None:
         self._doors = doors
         self._tree: TopicTree[Entry] = TopicTree()
         self._plans: TopicPlans[Plan] = TopicPlans(self._plan)
-        self.retained = Retained()
+        self.retained = Retained(engine)
         self.dirty: dict[int, ClientSession] = {}
 
     def subscribe(self, session: ClientSession, subscription: Subscription, identifier: int) -> bool:
@@ -89,7 +89,7 @@ class Distributor:
         """Rows of WIRE form that were accepted, with the client each came from, in order of arrival."""
         times = timestamps(received_at, batch.num_rows)
         if batch.column("retain").true_count:
-            self.retained.keep(_outgoing(batch, times, batch.column("qos"), batch.column("retain")))
+            self.retained.keep(changes, _outgoing(batch, times, batch.column("qos"), batch.column("retain")))
         arrived = Arrived(batch, clients, times)
         wanted: dict[Door, list[Rows]] = {}
         for plan, rows in self._plans.groups(batch.column("topic")):

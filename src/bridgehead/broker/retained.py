@@ -1,7 +1,7 @@
 """Retained messages: the last one of each topic, found by level.
 
 Rows stay in the batches they came in, copied to what is kept of them; a topic only says which row is its own. When more
-than half of the rows are overtaken, what is left is copied together.
+than half of the rows are overtaken, what is left is copied together. The shelf keeps on the disk what is to survive.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridgehead.broker.retainedshelf import Kept, RetainedShelf
 from bridgehead.columns.batches import Batch, concat
+from bridgehead.storage.engine import Changes, Engine
 from bridgehead.wire.topicnames import matches
 
 RETAINED_LIMIT: Final = 1_000_000
@@ -37,18 +39,30 @@ class _Level:
 class Retained:
     """One row per topic, as it was distributed (OUTBOX form, retain set)."""
 
-    def __init__(self) -> None:
-        self._places: dict[str, tuple[Batch, int]] = {}
+    def __init__(self, engine: Engine) -> None:
+        self._shelf = RetainedShelf(engine)
+        self._places: dict[str, tuple[Kept, int]] = {}
         self._root = _Level()
         self._deep: set[str] = set()  # topics that are not found by level
         self._rows = 0  # in all batches that were kept, overtaken ones included
         self.refused = 0
+        self._recover(engine)
+
+    def _recover(self, engine: Engine) -> None:
+        changes = Changes()
+        for kept, rows in self._shelf.found():
+            topics = kept.batch.column("topic").to_pylist()
+            for row in rows:
+                if topics[row] in self._places:  # damage has taken the note that says so
+                    self._shelf.leave(changes, *self._places[topics[row]])
+                self._place(topics[row], kept, row)
+        engine.write(changes)
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def keep(self, rows: Batch) -> None:
-        """Take the rows that carry the retain flag; an empty payload deletes [MQTT-3.3.1-6]."""
+    def keep(self, changes: Changes, rows: Batch) -> None:
+        """Take the rows that carry the retain flag, as part of this write; an empty payload deletes [MQTT-3.3.1-6]."""
         flagged = np.flatnonzero(rows.column("retain").to_numpy(zero_copy_only=False))
         topics = rows.column("topic").take(pa.array(flagged)).to_pylist()
         last = dict(zip(topics, flagged.tolist(), strict=True))  # of several of one topic the last counts
@@ -58,7 +72,7 @@ class Retained:
         for topic, row in last.items():
             known = topic in self._places
             if sizes[row] == 0:
-                self._delete(topic)
+                self._delete(changes, topic)
                 room += known
             elif known or room > 0:
                 kept.append(topic)
@@ -67,9 +81,9 @@ class Retained:
                 self.refused += 1
         if kept:
             # A copy: a slice would keep the whole batch alive.
-            self._put(kept, rows.take(pa.array([last[topic] for topic in kept])))
+            self._put(changes, rows.take(pa.array([last[topic] for topic in kept])))
         if self._rows > 2 * len(self._places) + OVERTAKEN_AT_LEAST:
-            self._copy_together()
+            self._copy_together(changes)
 
     def matching(self, topic_filter: str) -> Batch | None:
         """The messages a filter selects, in no particular order; None if there are none."""
@@ -80,12 +94,19 @@ class Retained:
             topics += [topic for topic in self._deep if matches(topic_filter, topic)]
         return self._gathered(topics) if topics else None
 
-    def _put(self, topics: list[str], batch: Batch) -> None:
-        for row, topic in enumerate(topics):
-            if topic not in self._places:
-                self._index(topic)
-            self._places[topic] = batch, row
-        self._rows += batch.num_rows
+    def _put(self, changes: Changes, rows: Batch) -> None:
+        """Rows of different topics; what these topics had before is overtaken."""
+        for kept in self._shelf.keep(changes, rows):
+            for row, topic in enumerate(kept.batch.column("topic").to_pylist()):
+                if topic in self._places:
+                    self._shelf.leave(changes, *self._places[topic])
+                self._place(topic, kept, row)
+
+    def _place(self, topic: str, kept: Kept, row: int) -> None:
+        if topic not in self._places:
+            self._index(topic)
+        self._places[topic] = kept, row
+        self._rows += 1
 
     def _index(self, topic: str) -> None:
         parts = topic.split("/")
@@ -99,9 +120,11 @@ class Retained:
             level = level.children[part]
         level.topic = topic
 
-    def _delete(self, topic: str) -> None:
-        if self._places.pop(topic, None) is None:
+    def _delete(self, changes: Changes, topic: str) -> None:
+        place = self._places.pop(topic, None)
+        if place is None:
             return
+        self._shelf.leave(changes, *place)
         parts = topic.split("/")
         if len(parts) > DEEPEST:
             self._deep.discard(topic)
@@ -119,15 +142,14 @@ class Retained:
     def _gathered(self, topics: list[str]) -> Batch:
         chosen: dict[int, tuple[Batch, list[int]]] = {}
         for topic in topics:
-            batch, row = self._places[topic]
-            chosen.setdefault(id(batch), (batch, []))[1].append(row)
+            kept, row = self._places[topic]
+            chosen.setdefault(id(kept), (kept.batch, []))[1].append(row)
         return concat([batch.take(pa.array(rows)) for batch, rows in chosen.values()])
 
-    def _copy_together(self) -> None:
+    def _copy_together(self, changes: Changes) -> None:
         self._rows = 0
         if self._places:
-            batch = self._gathered(list(self._places))
-            self._put(batch.column("topic").to_pylist(), batch)
+            self._put(changes, self._gathered(list(self._places)))
 
 
 def _below(root: _Level, wanted: list[str]) -> Iterator[str]:

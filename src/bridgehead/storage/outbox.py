@@ -112,7 +112,7 @@ class Outbox:
         self.on_left: Callable[[], None] = lambda: None  # rows have left: there may be room again
         self.holder: Holder | None = None
         # Runs of done rows in batches that are not all done, as notes (first number, rows): what a restart must know.
-        self._done_shelf: Shelf = (DONE_NOTES, *(shelf or (route,)))
+        self._done_shelf: Shelf = (DONE_NOTES, route) if shelf is None else (f"{shelf[0]}-{DONE_NOTES}", *shelf[1:])
         self._gap = (0, 0)  # the numbers that a restart has left out
         self._noted: dict[int, list[int]] = {}  # by the segment's start: the numbers of its notes
         self._landing: dict[int, Batch] = {}  # by their start: batches that may not be written yet, where these may be dropped

@@ -18,6 +18,7 @@ from bridgehead.wire.packets import (
     Disconnect,
     Pingreq,
     Pingresp,
+    Puback,
     Pubcomp,
     Publish,
     Pubrec,
@@ -232,4 +233,37 @@ async def test_answers_about_a_session_wait_for_the_disk_and_keep_their_order(he
     assert kinds == ["Connack", "Pingresp", "Suback", "Unsuback"]
     device.send(Pingreq())
     assert device.received() == [Pingresp()]
+    house.broker.close()
+
+
+async def test_retained_messages_of_qos_1_and_2_survive_and_what_was_deleted_or_overtaken_does_not(site: Site) -> None:
+    source = site.device()
+    source.connect("s")
+    for packet_id, (topic, payload, qos) in enumerate(
+        [("a", b"1", 1), ("b", b"2", 2), ("c", b"3", 0), ("d", b"4", 1), ("d", b"", 1), ("e", b"5", 1), ("e", b"6", 0)], 1
+    ):
+        source.publish(topic, payload, qos, packet_id if qos else 0, retain=True)
+        await turn()
+    site.crash()
+    after = site.device()
+    after.connect("r")
+    came = [packet for packet in after.subscribe("#") if isinstance(packet, Publish)]
+    assert sorted((each.topic, each.payload, each.qos, each.retain) for each in came) == [
+        ("a", b"1", 1, True),
+        ("b", b"2", 2, True),
+    ]
+
+
+async def test_a_retained_message_is_kept_by_the_write_that_its_acknowledgement_waits_for(held: HeldEngine) -> None:
+    house = House(engine=held)
+    device = Device(house.broker)
+    device.send(Connect(protocol_level=5, client_id="d"))
+    held.sync()
+    device.received()
+    device.publish("a", b"1", 1, retain=True)  # no route and no subscriber wants it
+    await turn()
+    assert device.received() == []
+    assert list(held.numbers(("retained",))) == [0]
+    held.sync()
+    assert device.received() == [Puback(1)]
     house.broker.close()
