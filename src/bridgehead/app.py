@@ -17,6 +17,7 @@ from bridgehead.errors import CommandError, StorageError
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
+from bridgehead.pipeline.remembered import remember, removed_routes
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
 from bridgehead.pipeline.supervisor import PipelineSettings, Supervisor
@@ -36,6 +37,9 @@ log = logging.getLogger(__name__)
 STAGED_BATCHES: Final = 4
 """A driver may stage the bytes of so many batches before it commits."""
 
+UNBOUNDED: Final = 1 << 62
+"""The bounds of a removed route's outbox: what lands there was accepted when the route was there."""
+
 INLINE: Final = "inline"
 """The log of all routes that run in the node."""
 
@@ -50,15 +54,19 @@ class Node:
         self.on_failure: Callable[[], None] = lambda: None
         self._engine = self._storage()
         self._journal = Journal(self._engine, settings.journal.max_bytes)
-        self._ledgers = {route.id: Ledger(route.id, self._engine) for route in self._routes}
+        bridges = {bridge.id: bridge for bridge in settings.bridges}
+        self._rules = {route.id: _rules(route, bridges[route.bridge]) for route in self._routes}
+        remember(self._engine, self._rules.values())
+        self._removed = removed_routes(self._engine, self._journal, self._rules)
+        self._ledgers = {route: Ledger(route, self._engine) for route in (*self._rules, *self._removed)}
         self._outboxes = {route.id: _outbox(route, self._engine, self._ledgers[route.id]) for route in self._routes}
+        for removed in self._removed:
+            self._outboxes[removed] = Outbox(removed, self._engine, UNBOUNDED, UNBOUNDED, self._ledgers[removed])
         for ledger in self._ledgers.values():
             ledger.found_in_journal(self._journal.waiting_of(ledger.route))
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
         self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged)
-        bridges = {bridge.id: bridge for bridge in settings.bridges}
         self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
-        self._rules = {route.id: _rules(route, bridges[route.bridge]) for route in self._routes}
         self._listeners: list[Listener] = []
         self._bridges: list[BridgeService] = []
         self._inline: list[InlineEngine] = []
@@ -150,7 +158,8 @@ class Node:
     def _start_engines(self) -> None:
         pipeline = self.settings.pipeline
         # Every engine knows the rules of every route: its log may hold rows of one that had another engine before.
-        rules = tuple(self._rules.values())
+        left = (rules for route, rules in self._removed.items() if self._journal.waiting_of(route))
+        rules = (*self._rules.values(), *left)
         spark = any(route.engine == "spark" for route in self._routes)
         for name in self._inline_logs(spark=spark):
             log_of_engine = self._journal.log(name)
@@ -220,6 +229,7 @@ class Node:
             bridges=bridges,
             routes=routes,
             storage=lambda: {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot()},
+            removed={route: self._outboxes[route] for route in self._removed},
         )
 
     @property

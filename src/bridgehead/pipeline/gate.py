@@ -156,6 +156,8 @@ class Gate:
             parts += own
         if position > end:
             raise RefusedError(f"a task of {name} finished beyond {end}")
+        if end > log.consumed:
+            _must_be_all(log, start, end, parts)
         return self.commit(epoch, name, start, end, parts)
 
     def commit(self, epoch: int, name: str, start: int, end: int, parts: Iterable[Part]) -> bool:
@@ -207,8 +209,7 @@ class Gate:
         for route, batch in outputs:
             safe[route] = safe.get(route, 0) + self._outboxes[route].ledger.safe_rows(batch)
         for route, rows in consumed.items():
-            if route in self._outboxes:
-                self._outboxes[route].ledger.consume(rows, safe[route])
+            self._outboxes[route].ledger.consume(rows, safe[route])
 
     def release(self, epoch: int, name: str, end: int) -> None:
         """The reader will never ask below ``end`` again: trim."""
@@ -226,6 +227,15 @@ class Gate:
 
     def _query(self, name: str) -> _Query:
         return self._queries.setdefault(name, _Query())
+
+
+def _must_be_all(log: Log, start: int, end: int, parts: list[Part]) -> None:
+    """Without a transform as many rows of each route come out of a batch as went in."""
+    brought: dict[str, int] = {}
+    for part in parts:
+        brought[part.route] = brought.get(part.route, 0) + part.rows
+    if brought != (expected := log.rows_by_route(start, end)):
+        raise RefusedError(f"the tasks of {log.name} brought {brought} of [{start}, {end}), which holds {expected}")
 
 
 def _landed(outboxes: list[tuple[Outbox, int]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -11,8 +10,6 @@ from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.rules import RouteRules, apply, split_routes
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Log
-
-log = logging.getLogger(__name__)
 
 MAX_ROWS: Final = 50_000
 MAX_BYTES: Final = 32 << 20
@@ -41,10 +38,7 @@ class InlineEngine:
         outputs: list[tuple[str, Batch]] = []
         for _, stored in self._log.read(start, end):
             for route, rows in split_routes(stored):
-                if route in self._rules:
-                    outputs.append((route, apply(rows, self._rules[route])))
-                else:  # rows of an earlier life whose route was taken out of the settings
-                    log.warning("%d messages of %s are dropped: there is no such route any more", rows.num_rows, route)
+                outputs.append((route, apply(rows, self._rules[route])))
         self._gate.land(self._log, end, outputs)
         changes = Changes()
         self._log.trim(changes, end)

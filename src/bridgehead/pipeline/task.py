@@ -7,7 +7,6 @@ contiguous range, its parts carry the offset of their first row, and the node jo
 from __future__ import annotations
 
 import gc
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,8 +18,6 @@ from bridgehead.columns.batches import Batch, checksum, concat
 from bridgehead.pipeline.client import NodeClient, node_client
 from bridgehead.pipeline.protocol import MAX_PART_BYTES
 from bridgehead.pipeline.rules import RouteRules, apply, split_routes
-
-log = logging.getLogger(__name__)
 
 MANIFEST_DDL: Final = "name string, route string, `order` bigint, rows bigint, checksum bigint"
 MANIFEST: Final = pa.schema(
@@ -58,9 +55,6 @@ class Stager:
     def add(self, rows: Batch, first_offset: int) -> None:
         """Rows of any routes; ``first_offset`` is at most that of their first, and rises from call to call."""
         for route, own in split_routes(rows):
-            if route not in self._rules:
-                log.warning("%d messages of %s are dropped: there is no such route any more", own.num_rows, route)
-                continue
             batch = apply(own, self._rules[route])
             pending = self._pending.setdefault(route, _Pending(first_offset))
             pending.batches.append(batch)

@@ -83,7 +83,6 @@ class Ledger:
         self._name: Shelf = (LEDGER, route)
         self._dirty = False  # what is kept has changed since the last write
         state = engine.state(self._name) if engine is not None and self.keeps else None
-        self._known = state is not None
         if state is not None:
             self.kept = Tally.unpack(state)
         self._reasons = self.kept.pack_reasons()
@@ -151,22 +150,32 @@ class Ledger:
     # -- after a restart ----------------------------------------------------------------------------------------------
 
     def found_in_outbox(self, rows: int) -> None:
-        """So many rows wait there; a ledger that knows nothing begins with them."""
-        if not self._known:
-            tally = self.kept if self.keeps else self.passing
-            tally.received = tally.consumed = tally.entered = rows
-            self._dirty = True
-        elif (lost := self.kept.outbox_waiting - rows) > 0:
+        """So many rows wait there: fewer than there should be are dropped as damaged, others count as if they came now."""
+        tally = self.kept if self.keeps else self.passing
+        lost = tally.outbox_waiting - rows
+        if lost > 0:
             log.error("route %s: %d messages that waited in its outbox are lost by damage", self.route, lost)
             self.drop(DAMAGED, lost, lost)
+        elif lost < 0:
+            self._say_unknown(-lost)
+            tally.received -= lost
+            tally.consumed -= lost
+            tally.entered -= lost
+            self._dirty = True
 
     def found_in_journal(self, rows: int) -> None:
-        """So many rows wait there, of whatever log."""
-        if not self._known:
-            self.receive(rows, rows)
-        elif (lost := self.kept.journal_waiting - rows) > 0:
+        """So many rows wait there, in whatever logs."""
+        lost = self.kept.journal_waiting - rows
+        if lost > 0:
             log.error("route %s: %d messages that waited in the journal are lost by damage", self.route, lost)
             self._by_reason(self.passing.dropped_before, self.kept.dropped_before, DAMAGED, lost, lost)
+        elif lost < 0:
+            self._say_unknown(-lost)
+            self.receive(-lost, -lost)
+
+    def _say_unknown(self, rows: int) -> None:
+        if self.keeps:
+            log.error("route %s: its ledger knows nothing of %d messages that were found", self.route, rows)
 
     # -- what a user sees ---------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bridgehead.clock import monotonic
@@ -43,6 +43,7 @@ class NodeView:
     bridges: dict[str, BridgeService]
     routes: list[RouteView]
     storage: Callable[[], dict[str, Any]] = dict
+    removed: dict[str, Outbox] = field(default_factory=dict)  # of routes that are not in the file any more
 
     def unready(self) -> list[str]:
         """Why the node is not ready; empty when it is."""
@@ -68,6 +69,7 @@ class NodeView:
             "pipeline": _pipeline(self.supervisor),
             "bridges": {name: _bridge(service) for name, service in self.bridges.items()},
             "routes": {view.route.id: _route(view, self.journal) for view in self.routes},
+            "removedRoutes": {route: _numbers(outbox, self.journal) for route, outbox in self.removed.items()},
         }
 
 
@@ -119,23 +121,31 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
 
 
 def _route(view: RouteView, journal: Journal) -> dict[str, Any]:
-    outbox, ledger = view.outbox, view.outbox.ledger
+    tier2 = view.forwarder.tier2 if view.forwarder is not None else 0
     return {
         "bridge": view.route.bridge,
         "direction": view.route.direction,
         "filters": list(view.route.filters),
         "engine": view.route.engine,
+        **_numbers(view.outbox, journal),
+        "inFlight": view.outbox.in_flight - tier2,
+        "tier2": tier2,
+    }
+
+
+def _numbers(outbox: Outbox, journal: Journal) -> dict[str, Any]:
+    """What the two sums of a route are made of."""
+    ledger = outbox.ledger
+    return {
         "received": ledger.received,
         "droppedBefore": ledger.dropped_before,
-        "waiting": journal.waiting_of(view.route.id),
+        "waiting": journal.waiting_of(outbox.route),
         "consumed": ledger.consumed,
         "entered": ledger.entered,
         "delivered": ledger.delivered,
         "dropped": ledger.dropped,
         "deadLettered": ledger.dead_lettered,
         "depth": outbox.depth,
-        "inFlight": outbox.in_flight - (view.forwarder.tier2 if view.forwarder is not None else 0),
-        "tier2": view.forwarder.tier2 if view.forwarder is not None else 0,
     }
 
 

@@ -175,6 +175,21 @@ def test_staging_without_committing_ends_at_the_bound_and_replacing_a_part_does_
         house.gate.stage(house.epoch, SHARED, "c", staged)
 
 
+def test_finished_tasks_that_brought_fewer_rows_than_the_range_holds_are_refused(house: House) -> None:
+    part = house.stage("a", 0, 3)
+    house.gate.finish(house.epoch, SHARED, 0, 4, [part])
+    with pytest.raises(RefusedError, match=r"brought \{'route': 3\} of \[0, 4\), which holds \{'route': 4\}"):
+        house.gate.commit_finished(house.epoch, SHARED, 0, 4)
+    assert house.log.consumed == 0
+    assert house.landed() == []
+
+
+def test_a_batch_takes_out_of_the_journal_what_enters_the_outbox(house: House) -> None:
+    house.gate.commit(house.epoch, SHARED, 0, 3, [house.stage("a", 0, 3)])
+    ledger = house.outbox.ledger
+    assert (ledger.consumed, ledger.entered, house.journal.waiting_of(ROUTE)) == (3, 3, 1)
+
+
 def test_an_unknown_log_and_an_unknown_route_are_refused(house: House) -> None:
     with pytest.raises(RefusedError, match="no log"):
         house.gate.begin(house.epoch, "elsewhere")
@@ -193,7 +208,7 @@ def test_forwarders_see_rows_only_when_their_own_commit_is_synced() -> None:
     outbox = Outbox(ROUTE, engine, 1 << 60, 1 << 60)
     gate = Gate(engine, journal, {ROUTE: outbox})
     changes = Changes()
-    log.append(changes, making.stored_rows({}, {}))
+    log.append(changes, making.stored_rows({"route": ROUTE}, {"route": ROUTE}))
     engine.write(changes)
     log.publish()
     gate.land(log, 1, [(ROUTE, making.outbox_rows({"payload": b"0"}))])
