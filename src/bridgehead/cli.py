@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help="The configuration file (YAML).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _settings(config: Path | None, *, report: bool = False) -> Settings:
@@ -124,15 +126,35 @@ def restore(
 
 
 @app.command()
+def audit(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Print both sums of every route and check them: of the running node, or of what a stopped one has left (exit 1)."""
+    from bridgehead.commands import audit as command
+
+    settings = _settings(config)
+    with _commanded():
+        account = command.audit(settings)
+    typer.echo(json.dumps(account, indent=2) if as_json else command.text_of(account))
+    if not account["addsUp"]:
+        raise typer.Exit(1)
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
 
 
 def _tell(work: Callable[[], str]) -> None:
-    """Say what came of it; what cannot be done is one clear line (exit 1)."""
-    try:
+    """Say what came of it."""
+    with _commanded():
         typer.echo(work())
+
+
+@contextlib.contextmanager
+def _commanded() -> Iterator[None]:
+    """What a command cannot do is one clear line (exit 1)."""
+    try:
+        yield
     except (CommandError, StorageError) as error:
         typer.echo(f"bridgehead: {error}", err=True)
         raise typer.Exit(1) from error

@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Response
 from bridgehead import __version__
 from bridgehead.console.guard import Guard
 from bridgehead.errors import StartError
+from bridgehead.telemetry.audit import account
 from bridgehead.telemetry.snapshot import NodeView
 
 
@@ -80,5 +81,9 @@ def _api(view: NodeView, *routers: APIRouter) -> FastAPI:
     @api.get("/api/v1/status")
     async def status() -> dict[str, Any]:
         return view.snapshot()
+
+    @api.get("/api/v1/audit")
+    async def audit() -> dict[str, Any]:
+        return account(view)
 
     return api

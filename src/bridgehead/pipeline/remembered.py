@@ -14,10 +14,7 @@ from typing import Final
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal
-from bridgehead.storage.ledger import LEDGER
-
-ROUTE: Final = "route"
-"""The rules of a route are the state under (ROUTE, id)."""
+from bridgehead.storage.ledger import LEDGER, ROUTE
 
 _FIELDS: Final = {field.name for field in fields(RouteRules)}
 

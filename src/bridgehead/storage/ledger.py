@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 LEDGER: Final = "ledger"
 """The numbers of a route are the state under (LEDGER, route)."""
+ROUTE: Final = "route"
+"""What is known of a route is the state under (ROUTE, route)."""
 DAMAGED: Final = "damaged"
 """The reason of rows that were promised and not found at a start."""
 

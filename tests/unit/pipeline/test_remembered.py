@@ -6,11 +6,11 @@ from pathlib import Path
 
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
-from bridgehead.pipeline.remembered import ROUTE, recalled, remember, removed_routes
+from bridgehead.pipeline.remembered import recalled, remember, removed_routes
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED, Journal
-from bridgehead.storage.ledger import Ledger
+from bridgehead.storage.ledger import ROUTE, Ledger
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
 from bridgehead.storage.rocks import RocksEngine

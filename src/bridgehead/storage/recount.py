@@ -1,0 +1,127 @@
+"""Counts what a stopped node has left on the disk: every row looked at, nothing changed, nothing of journal or outbox asked.
+
+The other opinion beside the ledger: what waits is counted from the rows themselves, batch by batch.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+from rocksdict import AccessType, Rdict
+
+from bridgehead.columns.batches import Batch
+from bridgehead.errors import StorageError
+from bridgehead.storage.engine import Shelf
+from bridgehead.storage.journal import JOURNAL, consumed_name
+from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_of
+from bridgehead.storage.ledger import LEDGER, ROUTE, Tally
+from bridgehead.storage.opening import options, rdict
+from bridgehead.storage.outbox import DONE_NOTES, OUTBOX
+from bridgehead.storage.scanning import scan
+from bridgehead.storage.values import unpack_batch, unpack_note, unpack_shape, unpack_state
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Recount:
+    """What was found. Only rows that are on the disk count: those of QoS 0 never were."""
+
+    routes: set[str] = field(default_factory=set)  # those that any life knew
+    tallies: dict[str, Tally] = field(default_factory=dict)  # what their ledgers say
+    journal: Counter[str] = field(default_factory=Counter)  # rows that wait in the journal, by route
+    outbox: Counter[str] = field(default_factory=Counter)  # rows that wait in its outbox, by route
+    damage: list[str] = field(default_factory=list)
+
+
+def recount(directory: Path) -> Recount:
+    """StorageError if there is no store, or it cannot be read."""
+    if not (directory / "CURRENT").exists():
+        raise StorageError(f"there is no store in {directory}")
+    try:
+        store = _Store(rdict(directory, options(), AccessType.read_only(False)))
+    except Exception as error:
+        raise StorageError(f"{directory} cannot be read: {error}") from None
+    try:
+        return _count(store)
+    finally:
+        store.db.close()
+
+
+def _count(store: _Store) -> Recount:
+    found = Recount()
+    states = store.states(found.damage)
+    for shelf, state in states.items():
+        if shelf[0] in (LEDGER, ROUTE):
+            found.routes.add(shelf[1])
+        if shelf[0] == LEDGER:
+            found.tallies[shelf[1]] = Tally.unpack(state)
+    done: dict[str, list[tuple[int, int]]] = {}
+    for shelf, first, rows in store.notes(found.damage):
+        if shelf[0] == DONE_NOTES:
+            done.setdefault(shelf[1], []).append((first, rows))
+    for shelf, number, present, batch in store.batches(found.damage):
+        numbers = number + np.flatnonzero(present)
+        if shelf[0] == JOURNAL:
+            waiting = batch.filter(numbers >= (states.get(consumed_name(shelf[1])) or 0))
+            for each in pc.value_counts(waiting.column("route").dictionary_decode()).to_pylist():
+                found.journal[each["values"]] += each["counts"]
+        elif shelf[0] == OUTBOX:
+            found.outbox[shelf[1]] += len(numbers) - _among(numbers, done.get(shelf[1], []))
+    return found
+
+
+def _among(numbers: npt.NDArray[np.int64], runs: list[tuple[int, int]]) -> int:
+    """How many of these numbers are in one of the runs; the runs of a route do not overlap."""
+    if not len(numbers) or not runs:
+        return 0
+    ends = [(first, first + rows) for first, rows in runs if first <= numbers[-1] and first + rows > numbers[0]]
+    return sum(int(np.searchsorted(numbers, last) - np.searchsorted(numbers, first)) for first, last in ends)
+
+
+class _Store:
+    """The keys and values of a store, as they are."""
+
+    def __init__(self, db: Rdict) -> None:
+        self.db = db
+
+    def states(self, damage: list[str]) -> dict[Shelf, Any]:
+        states = {}
+        for key, value in scan(self.db, Kind.STATE.value):
+            try:
+                states[shelf_of(key)] = unpack_state(key, value)
+            except StorageError as error:
+                damage.append(f"the state {'/'.join(shelf_of(key))}: {error}")
+        return states
+
+    def notes(self, damage: list[str]) -> Iterator[tuple[Shelf, int, int]]:
+        for key, value in scan(self.db, Kind.NOTE.value):
+            try:
+                yield shelf_of(key), number_of(key), unpack_note(key, value)
+            except StorageError as error:
+                damage.append(f"note {number_of(key)} of {'/'.join(shelf_of(key))}: {error}")
+
+    def batches(self, damage: list[str]) -> Iterator[tuple[Shelf, int, Mask, Batch]]:
+        """Every batch that counts: its first number, which of its numbers are on the disk, and these rows."""
+        for key, value in scan(self.db, Kind.INDEX.value):
+            shelf, number = shelf_of(key), number_of(key)
+            if shelf[0] not in (JOURNAL, OUTBOX):
+                continue
+            try:
+                shape = unpack_shape(key, value, "the index entry")
+                place = numbered_key(Kind.BATCH, shelf, number)
+                stored = self.db.get(place)
+                if stored is None:
+                    raise StorageError("the batch is missing")
+                batch = unpack_batch(place, stored, "the batch")
+            except Exception as error:  # RocksDB has checksums of its own, Arrow a format
+                damage.append(f"batch {number} of {'/'.join(shelf)}: {error}")
+            else:
+                yield shelf, number, np.ones(shape.rows, np.bool_) if shape.present is None else shape.present, batch
