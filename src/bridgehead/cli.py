@@ -126,6 +126,17 @@ def restore(
 
 
 @app.command()
+def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show what a running node does: its bridges, its routes, what waits and why (exit 1 when no node answers)."""
+    from bridgehead.commands import status as command
+
+    settings = _settings(config)
+    with _commanded():
+        snapshot = command.status(settings)
+    typer.echo(json.dumps(snapshot, indent=2) if as_json else command.text_of(snapshot))
+
+
+@app.command()
 def audit(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Print both sums of every route and check them: of the running node, or of what a stopped one has left (exit 1)."""
     from bridgehead.commands import audit as command

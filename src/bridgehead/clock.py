@@ -16,6 +16,11 @@ def utc_stamp() -> str:
     return datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
+def utc_text(moment_us: int) -> str:
+    """A wall-clock moment for people and programs: 2026-11-16T00:10:52Z."""
+    return datetime.fromtimestamp(moment_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def monotonic() -> float:
     """Seconds of a clock that never jumps: timers, back-off, keep alive."""
     return time.monotonic()

@@ -87,3 +87,16 @@ def test_where_nothing_can_be_audited_one_line_says_so(tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.endswith("everything adds up\n")
     node.stop()
+
+
+def test_the_status_is_for_people_and_a_node_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path, {"pipeline": {"engine": "inline"}})
+    command = [COMMAND, "status", "-c", str(node.file)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"bridgehead: no node answers on 127.0.0.1:{node.console_port}\n"
+    node.start()
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0
+    assert result.stdout.startswith("node edge: ready\nstorage in-memory\n")
+    node.stop()

@@ -18,7 +18,7 @@ from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.outgoing import WINDOW, Outgoing
 from bridgehead.bridge.watchdog import watch
-from bridgehead.clock import monotonic
+from bridgehead.clock import monotonic, now_us
 from bridgehead.link.link import Buffer, Link
 from bridgehead.session.rows import unreceive
 from bridgehead.session.stream import Fault, PacketStream
@@ -67,7 +67,8 @@ class UplinkStatus:
     """What a user sees of the connection."""
 
     state: str = "disconnected"  # connecting, connected, disconnected, stopped
-    last_error: str | None = None
+    last_error: str | None = None  # stays when the connection stands again: ``state`` says that
+    last_error_at: int | None = None  # wall-clock microseconds
     next_attempt: float | None = None  # monotonic seconds
     connects: int = 0
     possibly_doubled: int = 0
@@ -156,7 +157,7 @@ class Uplink:
             self._offline()
             if self._stopping:
                 return
-            self.status.last_error = error
+            self.status.last_error, self.status.last_error_at = error, now_us()
             delay = self._backoff.next()
             self.status.next_attempt = monotonic() + delay
             log.warning("bridge %s: %s; next attempt in %.1f s", self.rule.bridge, error, delay)
@@ -334,7 +335,6 @@ class Uplink:
         self._online = self._stream.greeted = True
         self._backoff.reset()
         self.status.state = "connected"
-        self.status.last_error = None
         self.status.connects += 1
         log.info("bridge %s: connected to %s", self.rule.bridge, link.peer)
         if resumed:

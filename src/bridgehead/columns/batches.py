@@ -153,6 +153,12 @@ def label_runs(column: pa.DictionaryArray) -> list[tuple[int, str]]:
     return [(int(rows[at]), names[int(numbers[at])].as_py()) for at in firsts]
 
 
+def received_us(batch: Batch, row: int) -> int | None:
+    """When a row arrived, in microseconds since the epoch."""
+    found = batch.column("received_at")[row]
+    return int(found.value) if found.is_valid else None
+
+
 def concat(batches: list[Batch]) -> Batch:
     """Several batches of one schema as one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

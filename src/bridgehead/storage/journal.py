@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from bridgehead.columns.batches import Batch, label_runs, rows_of, weight
+from bridgehead.columns.batches import Batch, label_runs, received_us, rows_of, weight
 from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
 from bridgehead.storage.gaps import Gaps, missing
 from bridgehead.storage.runs import Runs
@@ -149,6 +149,17 @@ class Log:
                 pieces.append((first, rows_of(batch, first - segment.start, last - first)))
         return pieces
 
+    @property
+    def oldest(self) -> int | None:
+        """When the first row that waits arrived, in microseconds since the epoch."""
+        for index in range(self._segments.index_of(self.consumed), len(self._segments)):
+            segment = self._segments[index]
+            low = max(segment.start, self.consumed)
+            found = next(self._gaps.rows(low, segment.end), None) if self._gaps else (low, segment.end)
+            if found is not None:
+                return received_us(self._segments.batch(segment), found[0] - segment.start)
+        return None
+
     def consume(self, changes: Changes, end: int) -> dict[str, int]:
         """Everything below ``end`` is outbox rows now, by the same write; returns how many rows of each route it took."""
         taken = self.rows_by_route(self.consumed, end)
@@ -195,6 +206,11 @@ class Journal:
     def waiting_of(self, route: str) -> int:
         """Rows of this route that wait, in whatever log."""
         return sum(log.waiting_of.get(route, 0) for log in self.logs.values())
+
+    def oldest_of(self, route: str) -> int | None:
+        """When the oldest row that this route may have here arrived: the first that waits in a log with rows of it."""
+        found = [log.oldest for log in self.logs.values() if log.waiting_of.get(route)]
+        return min((each for each in found if each is not None), default=None)
 
     @property
     def full(self) -> bool:

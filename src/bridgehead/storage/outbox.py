@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, concat, row_ends, row_weights, rows_of, weight
+from bridgehead.columns.batches import Batch, concat, received_us, row_ends, row_weights, rows_of, weight
 from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.segments import Segment, Segments
@@ -171,6 +171,15 @@ class Outbox:
     @property
     def in_flight(self) -> int:
         return sum(int(np.count_nonzero(marks == MARKED)) for marks in self._marks.values())
+
+    @property
+    def oldest(self) -> int | None:
+        """When the first row that is still here arrived, in microseconds since the epoch."""
+        if not len(self._segments):
+            return None
+        segment = self._segments[0]
+        marks = self._marks.get(segment.start)
+        return received_us(self._segments.batch(segment), 0 if marks is None else int(np.argmax(marks != DONE)))
 
     @property
     def has_waiting(self) -> bool:

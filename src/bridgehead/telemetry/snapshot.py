@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bridgehead.clock import monotonic
+from bridgehead.clock import monotonic, now_us, utc_text
 
 if TYPE_CHECKING:
     from bridgehead.bridge.forwarder import Forwarder
@@ -57,6 +57,7 @@ class NodeView:
         return {
             "node": self.name,
             "ready": not self.unready(),
+            "unready": self.unready(),
             "broker": {
                 "connections": len(self.broker.connections),
                 "sessions": len(self.broker.sessions),
@@ -80,6 +81,7 @@ def _log(view: NodeView, name: str) -> dict[str, Any]:
         "end": log.end,
         "consumed": log.consumed,
         "waiting": log.waiting,
+        "oldestAge": _age(log.oldest),
         "bytes": log.weight,
         "batches": stats.batches,
         "rowsIn": stats.rows_in,
@@ -105,9 +107,11 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
     return {
         "state": status.state,
         "lastError": status.last_error,
+        "lastErrorAt": None if status.last_error_at is None else utc_text(status.last_error_at),
         "nextAttemptIn": _seconds_until(status.next_attempt),
         "connects": status.connects,
         "inFlight": service.uplink.in_flight,
+        "sessionExpiry": service.uplink.rule.session_expiry,
         "possiblyDoubled": status.possibly_doubled,
         "watchdogResets": status.watchdog_resets,
         "watchdogReason": status.watchdog_reason,
@@ -136,6 +140,7 @@ def _route(view: RouteView, journal: Journal) -> dict[str, Any]:
 def _numbers(outbox: Outbox, journal: Journal) -> dict[str, Any]:
     """What the two sums of a route are made of."""
     ledger = outbox.ledger
+    found = [each for each in (outbox.oldest, journal.oldest_of(outbox.route)) if each is not None]
     return {
         "received": ledger.received,
         "droppedBefore": ledger.dropped_before,
@@ -146,7 +151,13 @@ def _numbers(outbox: Outbox, journal: Journal) -> dict[str, Any]:
         "dropped": ledger.dropped,
         "deadLettered": ledger.dead_lettered,
         "depth": outbox.depth,
+        "oldestAge": _age(min(found, default=None)),
     }
+
+
+def _age(received_us: int | None) -> float | None:
+    """Seconds since then; the wall clock may have been set back."""
+    return None if received_us is None else round(max(now_us() - received_us, 0) / 1_000_000, 1)
 
 
 def _seconds_until(moment: float | None) -> float | None:

@@ -209,7 +209,9 @@ async def test_a_remote_that_ends_the_connection_is_reconnected_to(remote: Remot
     assert bridge.uplink.status.last_error == "the remote broker closed the connection"
     await remote.accept()
     await until(lambda: bridge.uplink.connected)
-    assert bridge.uplink.status.last_error is None
+    assert bridge.uplink.status.state == "connected"
+    assert bridge.uplink.status.last_error == "the remote broker closed the connection", "it stays visible"
+    assert bridge.uplink.status.last_error_at is not None
     assert bridge.uplink.status.connects == 2
 
 

@@ -181,3 +181,25 @@ def test_logs_are_found_again_by_name_and_made_when_missing() -> None:
 
 def test_each_life_of_a_memory_journal_has_its_own_incarnation() -> None:
     assert Desk().log.incarnation != Desk().log.incarnation
+
+
+def test_the_log_knows_how_old_the_first_row_that_waits_is(desk: Desk) -> None:
+    assert desk.log.oldest is None
+    changes = Changes()
+    desk.log.append(changes, stored_rows({"received_at": 7, "route": "a"}, {"received_at": 8, "route": "b"}))
+    desk.engine.write(changes)
+    assert desk.log.oldest == 7
+    assert desk.journal.oldest_of("b") == 7
+    desk.consume(1)
+    assert desk.log.oldest == 8
+    assert desk.journal.oldest_of("a") is None
+
+
+def test_what_waits_is_known_by_route(desk: Desk) -> None:
+    changes = Changes()
+    desk.log.append(changes, stored_rows(*({"route": route} for route in "aabab")))
+    desk.engine.write(changes)
+    assert {route: desk.journal.waiting_of(route) for route in "abc"} == {"a": 3, "b": 2, "c": 0}
+    assert desk.log.rows_by_route(1, 4) == {"a": 2, "b": 1}
+    desk.consume(3)
+    assert {route: desk.journal.waiting_of(route) for route in "ab"} == {"a": 1, "b": 1}

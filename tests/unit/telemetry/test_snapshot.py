@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bridgehead.app import Node
+from bridgehead.clock import now_us
 from bridgehead.wire.packets import Puback, Publish
 from making.node import inline_node
 from making.remote import Remote
@@ -83,10 +84,28 @@ async def test_while_the_remote_is_away_its_state_and_the_backlog_are_shown(node
     await until(lambda: routes(node)["push"]["tier2"] == 4)
     bridge = node.view().snapshot()["bridges"]["cloud"]
     assert bridge["lastError"]
+    assert bridge["lastErrorAt"].endswith("Z")
     assert bridge["connects"] == 1
     push = routes(node)["push"]
     assert (push["depth"], push["inFlight"]) == (4, 0)
     assert sums_hold(node)
+
+
+async def test_the_oldest_age_is_that_of_the_first_message_that_waits(
+    node: Node, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visit = await remote.accept(receive_maximum=1)
+    await visit.granted()
+    assert routes(node)["push"]["oldestAge"] is None
+    now = now_us()
+    for late in (50, 20):
+        monkeypatch.setattr("bridgehead.broker.broker.now_us", lambda late=late: now - late * 1_000_000)
+        node.broker.publish(wire_rows({"topic": "out/a"}), "machine")
+    (first,) = await visit.publishes(1)
+    assert 50 <= routes(node)["push"]["oldestAge"] < 60
+    visit.send(Puback(first.packet_id))
+    await until(lambda: routes(node)["push"]["delivered"] == 1)
+    assert 20 <= routes(node)["push"]["oldestAge"] < 50
 
 
 async def test_the_snapshot_is_plain_values(node: Node) -> None:
