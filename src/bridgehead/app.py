@@ -55,7 +55,8 @@ class Node:
         self._engine = self._storage()
         self._journal = Journal(self._engine, settings.journal.max_bytes)
         bridges = {bridge.id: bridge for bridge in settings.bridges}
-        self._rules = {route.id: _rules(route, bridges[route.bridge]) for route in self._routes}
+        life = f"{settings.node}:{self._engine.incarnation}"
+        self._rules = {route.id: _rules(route, bridges[route.bridge], life) for route in self._routes}
         remember(self._engine, self._rules.values())
         self._removed = removed_routes(self._engine, self._journal, self._rules)
         self._ledgers = {route: Ledger(route, self._engine) for route in (*self._rules, *self._removed)}
@@ -267,7 +268,8 @@ def _outbox(route: Route, engine: Engine, ledger: Ledger) -> Outbox:
     return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes, ledger, route.strategy)
 
 
-def _rules(route: Route, bridge: Bridge) -> RouteRules:
+def _rules(route: Route, bridge: Bridge, life: str) -> RouteRules:
+    """``life`` names this node and its offsets, in which no two messages share one."""
     return RouteRules(
         route=route.id,
         destination=route.destination,
@@ -276,4 +278,5 @@ def _rules(route: Route, bridge: Bridge) -> RouteRules:
         max_qos=route.max_qos,
         persist=bridge.persist,
         count_hops=bridge.loop_prevention_enabled,
+        message_id=None if bridge.message_id_property is None else (bridge.message_id_property, life),
     )

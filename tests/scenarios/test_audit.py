@@ -100,3 +100,31 @@ def test_the_status_is_for_people_and_a_node_that_does_not_answer_is_one_line(tm
     assert result.returncode == 0
     assert result.stdout.startswith("node edge: ready\nstorage in-memory\n")
     node.stop()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_message_has_one_id_however_often_it_is_sent(tmp_path: Path, engine: str) -> None:
+    remote = Mosquitto(tmp_path / "remote").start()
+    bridge = {"id": "b", "host": "127.0.0.1", "port": remote.port, "messageIdProperty": "id", "sessionExpiry": 0}
+    bridge |= {"localSubscriptions": [{"filters": ["t/#"]}]}
+    document = {"persistence": {"mode": "file-native"}, "pipeline": {"engine": engine}, "bridges": [bridge]}
+    node = NodeProcess(tmp_path / "node", document)
+    with Client(remote.port) as there:
+        there.subscribe("t/#")
+        for life in range(2):
+            node.start()
+            with Client(node.port) as here:
+                sent = [here.publish(Message("t/a", f"{life}-{n}".encode(), qos=1)) for n in range(BURST)]
+                until(lambda own=sent: sum(one.is_published() for one in own) > BURST // 2, "messages flow")
+                until(lambda: there.messages, "they come")
+                node.kill()
+                assert here.disconnected.wait(30)
+        node.start()
+        node.wait_drained()
+        there.barrier()
+        node.stop()
+    ids = [dict(message.properties["UserProperty"])["id"] for message in there.messages]
+    by_payload = {(message.payload, one) for message, one in zip(there.messages, ids, strict=True)}
+    assert len(by_payload) == len(set(ids)) == len({message.payload for message in there.messages})
+    assert all(one.startswith("edge:") for one in ids)
+    remote.stop()

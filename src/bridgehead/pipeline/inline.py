@@ -7,7 +7,7 @@ from typing import Final
 
 from bridgehead.columns.batches import Batch
 from bridgehead.pipeline.gate import Gate
-from bridgehead.pipeline.rules import RouteRules, apply, split_routes
+from bridgehead.pipeline.rules import RouteRules, applied
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Log
 
@@ -36,9 +36,8 @@ class InlineEngine:
         if end == start:
             return 0
         outputs: list[tuple[str, Batch]] = []
-        for _, stored in self._log.read(start, end):
-            for route, rows in split_routes(stored):
-                outputs.append((route, apply(rows, self._rules[route])))
+        for first, stored in self._log.read(start, end):
+            outputs += applied(stored, self._log.name, first, self._rules)
         self._gate.land(self._log, end, outputs)
         changes = Changes()
         self._log.trim(changes, end)

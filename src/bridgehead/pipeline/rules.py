@@ -5,6 +5,7 @@ One vectorised function on Arrow batches, run in Spark's workers and in the node
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -32,11 +33,26 @@ class RouteRules:
     max_qos: int = 2
     persist: bool = True
     count_hops: bool = True
+    message_id: tuple[str, str] | None = None  # the user property that carries it, and how its value begins
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> RouteRules:
         properties = tuple((key, text) for key, text in value["user_properties"])
-        return RouteRules(**{**value, "user_properties": properties})
+        message_id = value.get("message_id")
+        return RouteRules(
+            **{**value, "user_properties": properties, "message_id": None if message_id is None else tuple(message_id)}
+        )
+
+
+def applied(batch: Batch, log: str, first_offset: int, rules: Mapping[str, RouteRules]) -> Iterator[tuple[str, Batch]]:
+    """Rows of any routes of a log as OUTBOX rows, route by route; they are consecutive, or say their offsets themselves."""
+    for route, own, rows in split_routes(batch):
+        rule = rules[route]
+        result = apply(own, rule)
+        if rule.message_id is not None:
+            offsets = _offsets(batch, first_offset)
+            result = _with_ids(result, *rule.message_id, log, offsets if rows is None else offsets[rows])
+        yield route, result
 
 
 def apply(batch: Batch, rules: RouteRules) -> Batch:
@@ -57,19 +73,40 @@ def apply(batch: Batch, rules: RouteRules) -> Batch:
     return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
 
 
-def split_routes(batch: Batch) -> list[tuple[str, Batch]]:
-    """The rows of each route, order kept; a batch of one route is handed through as it is."""
+def split_routes(batch: Batch) -> list[tuple[str, Batch, npt.NDArray[np.int64] | None]]:
+    """The rows of each route and their places, order kept; a batch of one route is handed through as it is (None = all)."""
     column = batch.column("route")
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     names = column.dictionary.to_pylist()
     if len(names) == 1:
-        return [(names[0], batch)]
+        return [(names[0], batch, None)]
     indices = column.indices.to_numpy(zero_copy_only=False)
     present = [names[i] for i in np.unique(indices)]
     if len(present) == 1:
-        return [(present[0], batch)]
-    return [(name, batch.take(pa.array(np.flatnonzero(indices == names.index(name))))) for name in present]
+        return [(present[0], batch, None)]
+    places = [(name, np.flatnonzero(indices == names.index(name))) for name in present]
+    return [(name, batch.take(pa.array(rows)), rows) for name, rows in places]
+
+
+def _offsets(batch: Batch, first: int) -> npt.NDArray[np.int64]:
+    """The journal offset of each row."""
+    if "journal_offset" in batch.schema.names:
+        found: npt.NDArray[np.int64] = batch.column("journal_offset").to_numpy(zero_copy_only=False)
+        return found
+    return np.arange(first, first + batch.num_rows)
+
+
+def _with_ids(batch: Batch, key: str, beginning: str, log: str, offsets: npt.NDArray[np.int64]) -> Batch:
+    """One user property more, behind all others, whose value no other message has: an offset is given once in a log's life."""
+    rows = batch.num_rows
+    values = pc.binary_join_element_wise(f"{beginning}:{log}", pa.array(offsets).cast(pa.string()), ":")
+    ids = pa.StructArray.from_arrays([constant(key, pa.string(), rows), values], fields=list(USER_PROPERTY))
+    own, ends = batch.column("user_properties"), np.zeros(rows + 1, np.int64)
+    ends[:] = own.offsets.to_numpy()
+    before = own.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
+    added = _joined(before, np.arange(len(before)), ends - ends[0], _structs([]), (ids, np.arange(rows)))
+    return batch.set_column(batch.schema.get_field_index("user_properties"), OUTBOX.field("user_properties"), added)
 
 
 def _destination(topics: pa.Array, template: str | None) -> pa.Array:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from bridgehead.columns.batches import Batch, checksum, concat
 from bridgehead.pipeline.client import NodeClient, node_client
 from bridgehead.pipeline.protocol import MAX_PART_BYTES
-from bridgehead.pipeline.rules import RouteRules, apply, split_routes
+from bridgehead.pipeline.rules import RouteRules, applied
 
 MANIFEST_DDL: Final = "name string, route string, `order` bigint, rows bigint, checksum bigint"
 MANIFEST: Final = pa.schema(
@@ -53,9 +53,8 @@ class Stager:
         self._manifest: list[dict[str, Any]] = []
 
     def add(self, rows: Batch, first_offset: int) -> None:
-        """Rows of any routes; ``first_offset`` is at most that of their first, and rises from call to call."""
-        for route, own in split_routes(rows):
-            batch = apply(own, self._rules[route])
+        """Rows of any routes, consecutive or with their offsets; ``first_offset`` is that of their first, and rises."""
+        for route, batch in applied(rows, self._log, first_offset, self._rules):
             pending = self._pending.setdefault(route, _Pending(first_offset))
             pending.batches.append(batch)
             pending.size += batch.nbytes

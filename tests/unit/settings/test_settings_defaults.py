@@ -62,6 +62,7 @@ def test_a_bridge_that_names_only_its_remote_follows_the_contract() -> None:
         "persist": True,
         "loopPreventionEnabled": True,
         "loopPreventionHopCount": 1,
+        "messageIdProperty": None,
         "noLocal": True,
         "watchdog": None,
         "tier2Limit": 10_000,
