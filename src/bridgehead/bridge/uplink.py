@@ -216,7 +216,10 @@ class Uplink:
             self._link.abort()
 
     async def _beat(self) -> None:
-        """Keep alive, until the connection ends: ping when half the interval has passed, give up after one and a half."""
+        """Keep alive, until the connection ends: ping when half the interval has passed, give up after one and a half.
+
+        With each ping what the remote refused to subscribe is asked for again: it may have changed its mind.
+        """
         while not self._closed.is_set():
             try:
                 await asyncio.wait_for(self._closed.wait(), self._keep_alive / 2 or None)
@@ -228,6 +231,8 @@ class Uplink:
                     return
                 if self._link is not None:
                     self._link.write(encode(Pingreq(), self.rule.version))
+                    if self.status.subscribe_refused and not self._unanswered:
+                        self._ask(self._link, set(self.status.subscribe_refused))
 
     def link_opened(self) -> None:
         rule = self.rule
@@ -371,26 +376,36 @@ class Uplink:
     def _subscribe(self, link: Link, *, resumed: bool) -> None:
         if self._link is not link:
             return
-        if not self.rule.subscriptions or (resumed and self.status.subscribed):
-            self.status.subscribed = True
+        if resumed and self.status.subscribed:
+            self._ask(link, set(self.status.subscribe_refused))  # the others the remote still knows
             return
-        self.status.subscribed = False
+        self.status.subscribed = not self.rule.subscriptions
         self.status.subscribe_refused = {}
+        self._ask(link, {wish.filter for wish in self.rule.subscriptions})
+
+    def _ask(self, link: Link, filters: set[str]) -> None:
+        """Subscribe to these of our filters."""
+        wishes = [(at, wish) for at, wish in enumerate(self.rule.subscriptions, 1) if wish.filter in filters]
+        parts: list[tuple[list[Subscription], dict[str, object]]]
         if self.rule.identified and self._takes_identifiers:
-            parts = [([wish], {"subscription_identifier": at}) for at, wish in enumerate(self.rule.subscriptions, 1)]
+            parts = [([wish], {"subscription_identifier": at}) for at, wish in wishes]
         else:
-            parts = [(list(self.rule.subscriptions), {})]
-        self._unanswered = {SUBSCRIBE_IDS + at: wishes for at, (wishes, _) in enumerate(parts)}
-        for packet_id, (wishes, properties) in enumerate(parts, SUBSCRIBE_IDS):
-            link.write(encode(Subscribe(packet_id, wishes, properties), self.rule.version))
+            parts = [([wish for _, wish in wishes], {})] if wishes else []
+        self._unanswered = {SUBSCRIBE_IDS + at: wanted for at, (wanted, _) in enumerate(parts)}
+        for packet_id, (wanted, properties) in enumerate(parts, SUBSCRIBE_IDS):
+            link.write(encode(Subscribe(packet_id, wanted, properties), self.rule.version))
 
     def _subscribed(self, packet: Suback) -> None:
         wishes = self._unanswered.pop(packet.packet_id, [])
         self.status.subscribed = not self._unanswered
+        refused = self.status.subscribe_refused
         for wish, reason in zip(wishes, packet.reasons, strict=False):
-            if reason >= 0x80:
-                self.status.subscribe_refused[wish.filter] = _describe(reason, packet.properties)
+            if reason < 0x80:
+                refused.pop(wish.filter, None)
+                continue
+            if wish.filter not in refused:  # said once, tried again with every beat
                 log.error("bridge %s: subscribing to %s was refused: %s", self.rule.bridge, wish.filter, reason.name)
+            refused[wish.filter] = _describe(reason, packet.properties)
 
     def link_writable(self) -> None:
         self.outgoing.pump()

@@ -194,6 +194,8 @@ async def test_qos_0_rows_that_the_kernel_did_not_take_are_sent_after_the_cut(re
     await until(lambda: not bridge.uplink.connected)
     taken = bridge.outboxes[0].delivered
     assert 0 < taken < 400
+    assert link is not None
+    assert taken * 50_000 < link.taken  # no row was called delivered whose bytes were still here
     again = await remote.accept(session_present=True)
     got = [int(one.payload) for one in await again.publishes(400 - taken)]
     assert got == list(range(taken, 400))

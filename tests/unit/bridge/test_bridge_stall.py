@@ -105,3 +105,12 @@ async def test_rows_that_land_behind_waiting_ones_need_no_wake_up_of_their_own(r
         visit.send(Puback(seen[-1].packet_id))
         seen += await visit.publishes(1)
     assert [int(one.payload) for one in seen] == list(range(5))
+
+
+async def test_rows_that_land_behind_unacknowledged_ones_are_sent_without_waiting_for_them(remote: Remote, span: Spans) -> None:
+    """The same stall from the other side: the queue is not empty, and no acknowledgement comes to wake anybody."""
+    bridge = span()
+    visit = await remote.accept()
+    for number in range(3):
+        bridge.land(1)
+        assert [int(one.payload) for one in await visit.publishes(1)] == [number]

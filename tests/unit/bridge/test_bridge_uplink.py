@@ -15,6 +15,7 @@ from bridgehead.wire.packets import (
     Connack,
     Connect,
     Disconnect,
+    Pingresp,
     Puback,
     Pubcomp,
     Publish,
@@ -22,6 +23,7 @@ from bridgehead.wire.packets import (
     Pubrel,
     Suback,
     Subscribe,
+    Subscription,
     Unsuback,
 )
 from bridgehead.wire.reason import Reason
@@ -231,6 +233,35 @@ async def test_a_refused_subscription_is_shown(remote: Remote, span: Spans) -> N
     await until(lambda: bool(bridge.uplink.status.subscribe_refused))
     assert bridge.uplink.status.subscribe_refused == {"in/#": "not authorized (0x87)"}
     assert bridge.uplink.connected
+
+
+async def test_a_refused_subscription_is_asked_for_again_until_it_is_granted(remote: Remote, span: Spans) -> None:
+    wishes = (Subscription("in/#", 2), Subscription("also/#", 1))
+    bridge = span(subscriptions=wishes, keep_alive=1)
+    visit = await remote.accept()
+    wish = await visit.next(Subscribe)
+    visit.send(Suback(wish.packet_id, [Reason.QUOTA_EXCEEDED, Reason.GRANTED_QOS_1]))
+    await until(lambda: bridge.uplink.status.subscribed)
+    packet = await visit.read()
+    while not isinstance(packet, Subscribe):
+        visit.send(Pingresp())
+        packet = await visit.read()
+    assert [each.filter for each in packet.subscriptions] == ["in/#"]
+    assert bridge.uplink.status.subscribe_refused
+    visit.send(Suback(packet.packet_id, [Reason.GRANTED_QOS_2]))
+    await until(lambda: not bridge.uplink.status.subscribe_refused)
+
+
+async def test_a_refused_subscription_is_asked_for_again_on_the_next_connection(remote: Remote, span: Spans) -> None:
+    bridge = span(pull=True)
+    visit = await remote.accept()
+    wish = await visit.next(Subscribe)
+    visit.send(Suback(wish.packet_id, [Reason.NOT_AUTHORIZED]))
+    await until(lambda: bool(bridge.uplink.status.subscribe_refused))
+    visit.cut()
+    again = await remote.accept(session_present=True)
+    await again.granted()
+    await until(lambda: not bridge.uplink.status.subscribe_refused)
 
 
 async def test_over_3_1_1_stored_messages_of_the_remote_are_told_by_their_flag_and_left_out(
