@@ -68,12 +68,13 @@ def test_no_more_rows_are_taken_than_asked_for_and_none_is_skipped() -> None:
 
 def test_rows_given_back_go_first_again() -> None:
     route = Route()
-    route.land(4)
+    route.land(4, 4)
+    route.forwarder.hold()
     polled = route.forwarder.next(4)
     assert polled is not None
     route.forwarder.give_back(polled.split(1)[1])
     assert route.forwarder.has_rows
-    assert route.take_all() == [1, 2, 3]
+    assert route.take_all() == [1, 2, 3, 4, 5, 6, 7]
 
 
 def test_at_a_cut_unsent_rows_and_tier_2_wait_in_the_outbox_again_in_order() -> None:
