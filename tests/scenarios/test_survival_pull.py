@@ -6,7 +6,7 @@ mode. What the node has acknowledged it keeps as the mode and the bridge's persi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from support.client import Client, Message
 from support.mosquitto import Mosquitto
-from support.node import NodeProcess
+from support.node import NodeProcess, wait_gone
 from support.proxy import Proxy
 from support.stream import Stream, numbers
 from support.waiting import until
@@ -99,62 +99,86 @@ def test_what_the_remote_held_meanwhile_is_pulled_once_and_in_order(
     assert {message.qos for message in came} <= {qos if BRIDGES[bridge] else 0}
 
 
+@pytest.fixture
+def own_remote(tmp_path: Path) -> Iterator[Mosquitto]:
+    remote = Mosquitto(tmp_path / "remote").start()
+    yield remote
+    remote.stop()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Callable[..., NodeProcess]]:
+    """Lives of one node: all on the same directory."""
+    made: list[NodeProcess] = []
+
+    def make(document: dict[str, Any], environment: dict[str, str] | None = None) -> NodeProcess:
+        made.append(NodeProcess(tmp_path / "node", document, environment))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def java_that_never_answers(tmp_path: Path) -> Path:
+    """A Java that knows its version and does nothing else: the Spark that waits for it leaves every row in its log."""
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    script = home / "bin" / "java"
+    script.write_text('#!/bin/sh\ncase "$*" in *-version*) echo \'openjdk version "21"\';; *) exec sleep 600;; esac\n')
+    script.chmod(0o755)
+    return home
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_of_pulled_rows_in_the_journal_a_kill_leaves_qos_1_and_2_of_a_file_native_node_with_persist(
-    tmp_path: Path, mode: str
+    own_remote: Mosquitto, nodes: Callable[..., NodeProcess], java_that_never_answers: Path, mode: str
 ) -> None:
-    remote = Mosquitto(tmp_path / "remote").start()
-    # A Spark that cannot start leaves every row in its log.
-    stuck = NodeProcess(
-        tmp_path / "node", document(remote.port, mode, engine="spark", conf={"spark.driver.memory": "a lot"})
-    ).launch()
+    port = own_remote.port
+    stuck = nodes(document(port, mode, engine="spark"), {"JAVA_HOME": str(java_that_never_answers)}).launch()
     stuck.wait_connected()
-    publish(remote.port, "journal")
+    publish(port, "journal")
     until(lambda: sum(log["waiting"] for log in stuck.status()["journal"].values()) == COUNT * 6, "all are in the journal")
+    family = stuck.family()
     stuck.kill()
-    with Client(remote.port) as there:
+    wait_gone(family)
+    with Client(port) as there:
         there.subscribe("back/#")
-        node = NodeProcess(tmp_path / "node", document(remote.port, mode)).start()
+        node = nodes(document(port, mode)).start()
         node.wait_drained()
         there.barrier()
         for name, persist in BRIDGES.items():
             for qos in (0, 1, 2):
                 kept = mode == "file-native" and persist and qos > 0
                 assert numbers(there, f"back/{name}/journal/{qos}") == (list(range(COUNT)) if kept else [])
-    node.close()
-    remote.stop()
 
 
-def test_kills_in_mid_flow_lose_nothing_of_what_is_pulled(tmp_path: Path) -> None:
-    remote = Mosquitto(tmp_path / "remote").start()
-    node = NodeProcess(tmp_path / "node", document(remote.port, "file-native")).start()
-    with Client(remote.port) as source, Client(remote.port) as target:
+def test_kills_in_mid_flow_lose_nothing_of_what_is_pulled(
+    own_remote: Mosquitto, nodes: Callable[..., NodeProcess]
+) -> None:
+    node = nodes(document(own_remote.port, "file-native")).start()
+    with Client(own_remote.port) as source, Client(own_remote.port) as target:
         target.subscribe("back/#")
         streams = [Stream(source, f"kept/{qos}", qos) for qos in (1, 2)]
+
+        def come(topic: str) -> list[int]:
+            return numbers(target, f"back/{topic}")
+
         for _ in range(2):
-            marks = [stream.sent for stream in streams]
+            marks = [(stream.topic, stream.sent) for stream in streams]
             until(
-                lambda marks=marks: all(  # type: ignore[misc]
-                    len(set(numbers(target, f"back/{stream.topic}"))) > mark
-                    for stream, mark in zip(streams, marks, strict=True)
-                ),
+                lambda marks=marks: all(len(set(come(topic))) > mark for topic, mark in marks),  # type: ignore[misc]
                 "messages flow",
                 detail=node.log,
             )
             node.kill()
             node.launch()
-        expected = [list(range(stream.stop())) for stream in streams]
+        expected = {stream.topic: list(range(stream.stop())) for stream in streams}
         node.wait_ready()
         node.wait_connected()
-        for stream, sent in zip(streams, expected, strict=True):
-            target.wait_until(
-                lambda _, t=stream.topic, n=sent: set(numbers(target, f"back/{t}")) == set(n),  # type: ignore[misc]
-                "all have come",
-            )
+        target.wait_until(lambda _: all(set(come(topic)) == set(sent) for topic, sent in expected.items()), "all have come")
         node.wait_drained()
         target.barrier()
-        for stream, sent in zip(streams, expected, strict=True):
-            came = numbers(target, f"back/{stream.topic}")
-            assert list(dict.fromkeys(came)) == sent  # in order, the first time each comes
-    node.close()
-    remote.stop()
+        for topic, sent in expected.items():
+            assert list(dict.fromkeys(come(topic))) == sent  # in order, the first time each comes
