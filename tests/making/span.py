@@ -27,6 +27,7 @@ class Span:
         port: int,
         *,
         routes: int = 1,
+        names: list[str] | None = None,
         tier2: int = 10_000,
         pull: bool = False,
         engine: Engine | None = None,
@@ -35,7 +36,8 @@ class Span:
         self.engine = MemoryEngine() if engine is None else engine
         self.journal = Journal(self.engine, 1 << 30)
         self.log = self.journal.log(SHARED)
-        self.outboxes = [Outbox(f"r{i}", self.engine, 1_000_000, 1 << 30) for i in range(routes)]
+        names = names or [f"r{i}" for i in range(routes)]
+        self.outboxes = [Outbox(name, self.engine, 1_000_000, 1 << 30) for name in names]
         self.forwarders = [Forwarder(i, outbox, tier2) for i, outbox in enumerate(self.outboxes)]
         self.door = Door(DoorRule(route="pull", bridge="b", filters=("in/#",)), self.log)
         version = rule.get("version", 5)
@@ -54,9 +56,9 @@ class Span:
             "subscriptions": (Subscription("in/#", 2),) if pull else (),
             **rule,
         }
-        self.uplink = Uplink(UplinkRule(**given), self.forwarders, self.consumer)
+        self.uplink = Uplink(UplinkRule(**given), self.forwarders, self.consumer, self.engine)
         self.uplink._backoff = Backoff(first=0.001, longest=0.004)
-        self._next = [0] * routes
+        self._next = [0] * len(names)
 
     def land(self, count: int, route: int = 0, **given: Any) -> None:
         changes = Changes()

@@ -2,61 +2,96 @@
 
 One turn each route, as far as the window and the socket go. On reconnect: unacknowledged rows first, with DUP, then tier 2,
 then tier 1. If the remote has lost the session, everything unacknowledged is sent again as new, in order.
+
+In an engine that outlives the process the packet ids of QoS 2 do, too (``PacketIds``): after a restart a message for which
+PUBREC had come gets its PUBREL, and any other goes out in its old place in the queue, with its old id. So the rows of QoS 1
+before and between them, whose ids are not kept, do not lose their place.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from bridgehead.bridge.departures import Departure, Departures
 from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.bridge.packetids import PacketIds
 from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import now_us
 from bridgehead.link.link import Link
-from bridgehead.session.sender import Finished, Sender, Sent
+from bridgehead.session.sender import Finished, Sender
+from bridgehead.storage.engine import Engine
 from bridgehead.storage.outbox import Polled
+from bridgehead.wire.flow import AWAIT_PUBCOMP, AWAIT_PUBREC, NOBODY, InFlight
+from bridgehead.wire.frames import encode_acks
 
 log = logging.getLogger(__name__)
 
 WINDOW: Final = 16_384
-"""QoS 1 and 2 messages in flight at most, and the highest packet id of a PUBLISH; the remote may allow fewer."""
+"""QoS 1 and 2 messages in flight at most; the remote may allow fewer."""
+LAST_ID: Final = WINDOW + 256
+"""The highest packet id of a PUBLISH. Above the window, so that a whole window of kept ids leaves some for rows before them."""
 WINDOW_QOS2_V4: Final = 20
 """MQTT 3.1.1 has no Receive Maximum; mosquitto silently drops QoS 2 messages beyond its 20 (docs/decisions/0003)."""
 SEND_ROWS: Final = 4096
-SETTLE_EVERY: Final = 0.005
-
-
-@dataclass(slots=True)
-class _InSocket:
-    """Rows sent without an acknowledgement to come: each is done when the kernel has taken its last byte."""
-
-    forwarder: Forwarder
-    seqs: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]  # the position of each row's last byte among all that were written
+PUBREL: Final = 6
 
 
 class Outgoing:
-    """Sends what the forwarders have while a link is attached; holds it in tier 2 while none is."""
+    """Sends what the forwarders have while a link is attached; holds it in tier 2 while none is.
 
-    def __init__(self, bridge: str, version: int, forwarders: list[Forwarder]) -> None:
+    ``session`` says whose packet ids these are: in the session of another client id they would mean nothing.
+    """
+
+    def __init__(
+        self, bridge: str, version: int, forwarders: list[Forwarder], engine: Engine, session: Sequence[Any] = ()
+    ) -> None:
         self._bridge = bridge
         self._forwarders = forwarders
-        self._sender = Sender(version, WINDOW, last_id=WINDOW)
+        self._sender = Sender(version, WINDOW, last_id=LAST_ID)
+        self._departures = Departures(engine.when_synced, self.wake)
+        self._record: PacketIds | None = None
         self._link: Link | None = None
         self._turn = 0  # whose turn it is among the forwarders
         self._pump_due = False
-        self._in_socket: deque[_InSocket] = deque()
-        self._settler: asyncio.TimerHandle | None = None
         self._acknowledged = 0  # acknowledgements that moved something, ever
-        self._expect_after = 0  # no acknowledgement can be expected before the kernel has taken this many bytes
+        self._never_left = np.zeros(0, np.uint16)  # ids of rows that were about to leave when the last connection ended
+        self._doubted = 0  # rows of an earlier life that may have left in a session which is not ours
+        self._fresh = True  # the remote may hold ids half-way that this process knows nothing of
+        self._resumed = False  # the remote has kept the session of this connection
+        self._barrier = False  # nothing leaves on this connection before what we know is safe
         for forwarder in forwarders:
             forwarder.outbox.on_waiting = self.wake
+        if engine.durable:
+            routes = [forwarder.outbox.route for forwarder in forwarders]
+            self._record = PacketIds(engine, bridge, session, routes, self._sender.flow, LAST_ID)
+            self._take_up(self._record)
+
+    def _take_up(self, record: PacketIds) -> None:
+        """Go on where an earlier life ended. Ids whose rows are gone, or too many to find a place, are only to be settled."""
+        kept, self._fresh, ours = record.recall()
+        there = np.zeros(len(kept.ids), np.bool_)
+        for forwarder in self._forwarders:
+            mine = kept.owner == forwarder.number
+            there[mine] = forwarder.outbox.holds(kept.seq[mine])
+        if not ours:
+            self._fresh, self._doubted = True, int(there.sum())
+            record.begin()
+            return
+        surplus = there & (kept.state == AWAIT_PUBREC)
+        surplus &= np.cumsum(surplus) > WINDOW
+        self._doubted = int(surplus.sum())
+        there &= ~surplus
+        for forwarder in self._forwarders:
+            forwarder.outbox.mark(kept.seq[there & (kept.owner == forwarder.number) & (kept.state == AWAIT_PUBCOMP)])
+        owner = np.where(there, kept.owner, NOBODY).astype(np.int32)
+        self._sender.flow.restore(InFlight(kept.ids, owner, kept.seq, np.where(there, kept.state, AWAIT_PUBCOMP)))
+        record.begin()
 
     @property
     def in_flight(self) -> int:
@@ -64,17 +99,15 @@ class Outgoing:
 
     def work(self) -> Work:
         """What the watchdog looks at."""
-        link = self._link
-        if link is None:
+        if self._link is None:
             return Work(False, 0, 0, False, 0, 0)
-        taken = min(link.taken, self._expect_after) if self.in_flight else link.taken if self._in_socket else 0
         return Work(
-            listening=link.reading,
+            listening=self._link.reading and not self._departures.holding,
             in_flight=self.in_flight,
-            in_socket=sum(len(run.seqs) for run in self._in_socket),
+            in_socket=self._departures.in_socket,
             waiting=any(forwarder.has_rows for forwarder in self._forwarders),
             acknowledged=self._acknowledged,
-            taken=taken,
+            taken=self._departures.taken(in_flight=self.in_flight > 0),
         )
 
     def limit(self, window: int, max_packet: int) -> None:
@@ -82,39 +115,52 @@ class Outgoing:
         self._sender.flow.window = min(window, WINDOW)
         self._sender.max_packet = max_packet
 
-    def resume(self) -> None:
-        """The remote has kept the session: what is unacknowledged goes out again, first."""
+    def resume(self) -> int:
+        """The remote has kept the session: what is unacknowledged goes out again. Returns how many may come twice."""
+        self._resumed = True
+        self._barrier = self._record is not None and self._record.known
         self._sender.resume()
+        doubted, self._doubted = self._doubted, 0
+        return doubted
 
     def start_anew(self) -> int:
-        """The remote knows nothing of us: what is unacknowledged waits again in its old place. Returns how many."""
+        """The remote knows nothing of us: what is unacknowledged waits again in its old place, and may come twice: how many."""
+        flow = self._sender.flow
+        doubted, self._doubted = self._doubted + flow.reserved - len(flow.among(self._never_left).ids), 0
+        self._resumed = self._fresh = False
+        self._barrier = self._record is not None and self._record.known
         lost = self._sender.forget()
         for owner, seqs in lost.items():
             self._forwarders[owner].return_all(seqs)
-        return sum(len(seqs) for seqs in lost.values())
+        if self._record is not None and self._barrier:
+            self._record.begin()
+        return doubted + sum(len(seqs) for seqs in lost.values())
 
     def attach(self, link: Link) -> None:
         self._link = link
+        self._departures.attach(link)
+        if self._barrier:
+            self._departures.send(Departure(b""), after_sync=True)
+        if self._resumed and self._fresh:
+            # An id that the remote holds half-way through QoS 2 would swallow our next message with that id.
+            self._departures.send(Departure(encode_acks(PUBREL, self._sender.flow.unused())), after_sync=False)
         self.pump()
-        self._expect_after = link.written
+        self._departures.expect()
 
     def detach(self) -> None:
         """The connection is gone: what the kernel did not take goes back; tier 2 fills while we are away."""
         if self._link is None:
             return
-        self._settle()
-        unsent: dict[int, list[npt.NDArray[np.int64]]] = {forwarder.number: [] for forwarder in self._forwarders}
-        for run in self._in_socket:
-            unsent[run.forwarder.number].append(run.seqs)
-        self._in_socket.clear()
         self._link = None
+        remains = self._departures.detach()
+        self._never_left = remains.ids
         for forwarder in self._forwarders:
-            forwarder.return_all(np.concatenate([np.zeros(0, np.int64), *unsent[forwarder.number]]))
+            unsent = [seqs for number, seqs in remains.rows if number == forwarder.number]
+            forwarder.return_all(np.concatenate([np.zeros(0, np.int64), *unsent]))
             forwarder.hold()
 
     def stop(self) -> None:
-        if self._settler is not None:
-            self._settler.cancel()
+        self._departures.stop()
 
     def wake(self) -> None:
         """Something may wait in an outbox."""
@@ -136,84 +182,81 @@ class Outgoing:
             return
         self._resend()
         idle = 0
-        while idle < len(self._forwarders) and self._link is not None and self._link.writable and self._sender.room:
+        while idle < len(self._forwarders) and self._departures.writable and self._sender.room:
             self._turn = (self._turn + 1) % len(self._forwarders)
-            idle = 0 if self._send_some(self._forwarders[self._turn], self._link) else idle + 1
-        self._settle()
+            idle = 0 if self._send_some(self._forwarders[self._turn]) else idle + 1
+        self._departures.settle()
 
     def _resend(self) -> None:
         """What was unacknowledged when the last connection ended comes first."""
-        while self._link is not None and self._link.writable and self._sender.resending:
+        while self._departures.writable and self._sender.resending:
             chunks, finished = self._sender.resend(lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us())
             for chunk in chunks:
-                self._link.write(chunk)
+                self._departures.send(Departure(chunk), after_sync=False)
             self._finish(finished)
             if not chunks:
                 return
 
-    def _send_some(self, forwarder: Forwarder, link: Link) -> bool:
+    def _send_some(self, forwarder: Forwarder) -> bool:
         polled = forwarder.next(min(self._sender.room, SEND_ROWS))
-        if polled is not None and self._sender.version < 5:
-            polled = self._within_qos2_window(forwarder, polled)
+        if self._sender.flow.reserved:
+            self._let_go(forwarder, polled)
+        if polled is not None:
+            polled = self._within_window(forwarder, polled)
         if polled is None:
             return False
         first_in_flight = not self.in_flight
         sent = self._sender.send(forwarder.number, polled.seqs, polled.batch, now_us())
-        link.write(sent.data)
-        if first_in_flight:
-            self._expect_after = link.written
-        self._account(forwarder, sent, link)
-        return True
-
-    def _account(self, forwarder: Forwarder, sent: Sent, link: Link) -> None:
+        after_sync = self._record is not None and len(sent.exactly_once) > 0
+        if self._record is not None and after_sync:
+            self._record.took(sent.exactly_once)
+        departure = Departure(sent.data, forwarder, sent.unacknowledged, sent.ends, sent.ids, first_in_flight)
+        self._departures.send(departure, after_sync=after_sync)
         for reason, seqs in (("expired", sent.expired), ("too-large", sent.oversized)):
             if len(seqs):
                 forwarder.outbox.drop(seqs, reason)
-        if len(sent.unacknowledged):
-            start = link.written - len(sent.data)
-            self._in_socket.append(_InSocket(forwarder, sent.unacknowledged, start + sent.ends))
+        return True
 
-    def _within_qos2_window(self, forwarder: Forwarder, polled: Polled) -> Polled | None:
-        qos2 = polled.batch.column("wire_qos").to_numpy(zero_copy_only=False) == 2
-        if not qos2.any():
+    def _within_window(self, forwarder: Forwarder, polled: Polled) -> Polled | None:
+        """As many of the rows as there are ids for, and as MQTT 3.1.1 lets us send without a word about its window."""
+        flow = self._sender.flow
+        if self._sender.version == 5 and flow.free >= polled.rows:
             return polled
-        room = WINDOW_QOS2_V4 - self._sender.flow.in_flight_qos2
-        over = np.flatnonzero(np.cumsum(qos2) > max(room, 0))
-        if not len(over):
+        qos = polled.batch.column("wire_qos").to_numpy(zero_copy_only=False)
+        kept = flow.kept_ids(forwarder.number, polled.seqs)
+        fits = np.cumsum((qos > 0) if kept is None else (qos > 0) & (kept == 0)) <= flow.free
+        if self._sender.version < 5 and (qos == 2).any():
+            fits &= np.cumsum(qos == 2) <= WINDOW_QOS2_V4 - flow.in_flight_qos2
+        if fits.all():
             return polled
-        fits = int(over[0])
-        polled, rest = polled.split(fits)
+        polled, rest = polled.split(int(np.argmin(fits)))
         forwarder.give_back(rest)
-        return polled if fits else None
+        return polled if polled.rows else None
 
-    def _settle(self) -> None:
-        """Rows whose last byte the kernel has taken are done."""
-        if self._link is None or not self._in_socket:
-            return
-        taken = self._link.taken
-        while self._in_socket:
-            run = self._in_socket[0]
-            done = int(np.searchsorted(run.ends, taken, side="right"))
-            run.forwarder.outbox.acknowledge(run.seqs[:done])
-            if done < len(run.seqs):
-                run.seqs, run.ends = run.seqs[done:], run.ends[done:]
-                break
-            self._in_socket.popleft()
-        if self._in_socket and self._settler is None:
-            self._settler = asyncio.get_running_loop().call_later(SETTLE_EVERY, self._settle_later)
-
-    def _settle_later(self) -> None:
-        self._settler = None
-        self._settle()
+    def _let_go(self, forwarder: Forwarder, polled: Polled | None) -> None:
+        """Rows with a kept id that were passed over may be gone (a limit, an expiry): then their ids are only to be settled."""
+        ids, owners, seqs, _ = self._sender.flow.reservations()
+        passed = owners == forwarder.number
+        if polled is not None:
+            passed &= seqs < polled.first
+        ids, seqs = ids[passed], seqs[passed]
+        order = np.argsort(seqs)
+        gone = ids[order][~forwarder.outbox.holds(seqs[order])]
+        if len(gone):
+            self._departures.send(Departure(self._sender.release(gone)), after_sync=False)
 
     def acked(self, acks: npt.NDArray[np.int64]) -> None:
-        replies, finished = self._sender.acked(acks)
+        answered = self._sender.answered(acks)
+        if answered.finished:
+            self._fresh = False
+        self._finish(answered.finished)
+        after_sync = self._record is not None and self._record.answered(answered.received, answered.freed)
         if self._link is not None:
-            self._link.write(replies)
-            if finished or replies:
+            if answered.replies:
+                self._departures.send(Departure(answered.replies), after_sync=after_sync)
+            if answered.finished or answered.replies:
                 self._acknowledged += 1
-                self._expect_after = self._link.written
-        self._finish(finished)
+                self._departures.expect()
         self.wake()
 
     def _finish(self, finished: list[Finished]) -> None:

@@ -59,7 +59,7 @@ class BridgeService:
             for route in routes
             if route.direction == "pull"
         ]
-        self.uplink = Uplink(rule, self.forwarders, self.consumer)
+        self.uplink = Uplink(rule, self.forwarders, self.consumer, engine)
 
     def start(self) -> None:
         self.uplink.start()

@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import Final
-
-import numpy as np
+from typing import Any, Final
 
 from bridgehead.bridge.backoff import Backoff
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
-from bridgehead.bridge.outgoing import WINDOW, Outgoing
+from bridgehead.bridge.outgoing import Outgoing
 from bridgehead.bridge.watchdog import watch
 from bridgehead.clock import monotonic, now_us
 from bridgehead.link.link import Buffer, Link
 from bridgehead.session.rows import unreceive
 from bridgehead.session.stream import Fault, PacketStream
+from bridgehead.storage.engine import Engine
 from bridgehead.wire.encode import encode
-from bridgehead.wire.frames import encode_acks
 from bridgehead.wire.intake import Rows, ScanResult
 from bridgehead.wire.packets import (
     Connack,
@@ -45,7 +43,6 @@ SUBSCRIBE_IDS: Final = 60_000
 CONNECT_WITHIN: Final = 10.0
 CONNACK_WITHIN: Final = 30.0
 STOP_WITHIN: Final = 5.0
-PUBREL: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +92,22 @@ class UplinkRule:
     watchdog: float = 30.0  # seconds without progress after which a connection is given up
     identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
 
+    @property
+    def session(self) -> list[Any]:
+        """Whose session it is that the remote keeps for us, as JSON has it."""
+        return [self.client_id, [list(address) for address in self.addresses]]
+
 
 class Uplink:
     """Connects, reconnects, sends what the forwarders have, hands to the consumer what comes."""
 
-    def __init__(self, rule: UplinkRule, forwarders: list[Forwarder], consumer: Consumer) -> None:
+    def __init__(self, rule: UplinkRule, forwarders: list[Forwarder], consumer: Consumer, engine: Engine) -> None:
         self.rule = rule
         self.status = UplinkStatus()
         self._consumer = consumer
-        self.outgoing = Outgoing(rule.bridge, rule.version, forwarders)
+        self.outgoing = Outgoing(rule.bridge, rule.version, forwarders, engine, rule.session)
         self._stopping = False
         self._error = ""  # why the running connection ended, as far as we know
-        self._fresh = True  # no session of this process exists yet: what the remote may remember is not ours
         self._stream = PacketStream(from_server=True, version=rule.version)
         self._link: Link | None = None
         self._online = False
@@ -332,11 +333,7 @@ class Uplink:
             return
         self._apply_limits(packet)
         resumed = packet.session_present and not self.rule.clean_start
-        if resumed:
-            self._resume(link)
-        else:
-            self._start_anew()
-        self._fresh = False
+        self.status.possibly_doubled += self.outgoing.resume() if resumed else self.outgoing.start_anew()
         self._online = self._stream.greeted = True
         self._backoff.reset()
         self.status.state = "connected"
@@ -361,17 +358,6 @@ class Uplink:
         self.outgoing.limit(window, max_packet)
         self._takes_identifiers = packet.properties.get("subscription_identifier_available", True) is True
         self._keep_alive = float(keep_alive)
-
-    def _resume(self, link: Link) -> None:
-        if self._fresh:
-            # The remote remembers a session that this process does not: an id that it still holds half-way through QoS 2
-            # would swallow our next message with that id. Releasing every id of the window frees them.
-            link.write(encode_acks(PUBREL, np.arange(1, WINDOW + 1, dtype=np.uint16)))
-            return
-        self.outgoing.resume()
-
-    def _start_anew(self) -> None:
-        self.status.possibly_doubled += self.outgoing.start_anew()
 
     def _subscribe(self, link: Link, *, resumed: bool) -> None:
         if self._link is not link:

@@ -16,16 +16,16 @@ import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, column_data
 from bridgehead.columns.expiry import remaining_expiry
-from bridgehead.wire.flow import AWAIT_PUBCOMP, OutboundFlow
+from bridgehead.wire.flow import AWAIT_PUBCOMP, NOBODY, OutboundFlow
 from bridgehead.wire.frames import encode_acks, encode_publishes, frame_sizes
 from bridgehead.wire.intake import MAX_PACKET
 from bridgehead.wire.reason import Reason
 
 Seqs = npt.NDArray[np.int64]
+Ids = npt.NDArray[np.uint16]
 RESEND_ROWS: Final = 64
 """What one call sends again at most: a window of large payloads is not copied into a socket's buffer at once."""
 PUBACK: Final = 4
-PUBREC: Final = 5
 PUBREL: Final = 6
 PROPERTIES_AT_MOST: Final = 1024
 """What a frame holds beyond its columns, generously: header, lengths, subscription identifiers."""
@@ -42,6 +42,8 @@ class Sent:
     ends: npt.NDArray[np.int64]  # where in data each of these ends
     expired: Seqs
     oversized: Seqs
+    ids: Ids  # of the rows with an acknowledgement to come
+    exactly_once: Ids  # those of QoS 2 among them
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,16 @@ class Finished:
     delivered: Seqs
     refused: Seqs
     reasons: npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What acknowledgements of the peer have changed."""
+
+    replies: bytes  # the PUBREL packets due, in order
+    finished: list[Finished]
+    received: Ids  # whose PUBREC came for the first time
+    freed: Ids
 
 
 class Sender:
@@ -69,8 +81,13 @@ class Sender:
         return self.flow.room
 
     def send(self, owner: int, seqs: Seqs, batch: Batch, now_us: int, subscription_ids: tuple[int, ...] = ()) -> Sent:
-        """Frames for rows of an owner's queue in rising order; at most ``room`` of them may need an acknowledgement."""
-        batch, seqs, expiry, expired = _without_expired(batch, seqs, now_us)
+        """Frames for rows of an owner's queue in rising order; at most ``room`` of them may need an acknowledgement.
+
+        A row whose id was reserved by an earlier life goes out with it and with DUP, and never counts as expired:
+        the peer may hold it half-way, and this is what settles it.
+        """
+        kept = self.flow.kept_ids(owner, seqs)
+        batch, seqs, expiry, expired, kept = _without_expired(batch, seqs, now_us, kept)
         qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
         oversized = seqs[:0]
         if self._may_be_oversized(batch):
@@ -80,12 +97,14 @@ class Sender:
                 oversized = seqs[~fits]
                 batch, seqs, qos = batch.filter(pa.array(fits)), seqs[fits], qos[fits]
                 expiry = expiry[fits] if expiry is not None else None
+                kept = kept[fits] if kept is not None else None
         if not len(seqs):
-            return Sent(b"", seqs, seqs, expired, oversized)
-        ids = self.flow.take(owner, seqs, qos)
-        frames = encode_publishes(batch, self.version, qos, ids, False, expiry=expiry, subscription_ids=subscription_ids)
+            return Sent(b"", seqs, seqs, expired, oversized, _no_ids(), _no_ids())
+        ids = self.flow.take(owner, seqs, qos, kept)
+        again: bool | npt.NDArray[np.uint8] = False if kept is None else (kept > 0).astype(np.uint8)
+        frames = encode_publishes(batch, self.version, qos, ids, again, expiry=expiry, subscription_ids=subscription_ids)
         alone = qos == 0
-        return Sent(frames.data.data, seqs[alone], frames.ends[alone], expired, oversized)
+        return Sent(frames.data.data, seqs[alone], frames.ends[alone], expired, oversized, ids[~alone], ids[qos == 2])
 
     def _may_be_oversized(self, batch: Batch) -> bool:
         """Rarely true: a batch that is small as a whole holds no row that is too large for the peer or for MQTT."""
@@ -101,16 +120,23 @@ class Sender:
 
     def acked(self, acks: npt.NDArray[np.int64]) -> tuple[bytes, list[Finished]]:
         """The peer's acknowledgements: bytes due in return, and finished rows by owner."""
+        answered = self.answered(acks)
+        return answered.replies, answered.finished
+
+    def answered(self, acks: npt.NDArray[np.int64]) -> Answered:
+        """The same for those who promise exactly once: they record what was received before the replies leave."""
         result = self.flow.acks(acks, self.version)
         finished = []
         owners = result.done_owner
         for owner in owners[:1] if len(owners) and (owners == owners[0]).all() else np.unique(owners):
+            if owner == NOBODY:
+                continue
             mine = owners == owner
             reasons = result.done_reason[mine]
             seqs = result.done_seq[mine]
             refused = reasons >= 0x80
             finished.append(Finished(int(owner), seqs[~refused], seqs[refused], reasons[refused]))
-        return result.replies, finished
+        return Answered(result.replies, finished, result.received, result.done_id)
 
     def resume(self) -> None:
         """The peer remembers the session: everything unacknowledged is due again."""
@@ -139,33 +165,49 @@ class Sender:
                 chunks.append(encode_acks(PUBREL, ids[part]))
             else:
                 batch = rows_of(int(owners[part[0]]), seqs[part])
-                chunk, refused = self._frames_again(batch, ids[part], now_us)
-                chunks.append(chunk)
+                again, refused = self._frames_again(batch, ids[part], now_us)
+                chunks += again
                 finished += refused
         return chunks, finished
 
-    def _frames_again(self, batch: Batch, ids: npt.NDArray[np.uint16], now_us: int) -> tuple[Any, list[Finished]]:
+    def _frames_again(self, batch: Batch, ids: Ids, now_us: int) -> tuple[list[Any], list[Finished]]:
         qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
         # An expired row is resent all the same: its packet id must be settled, and the peer sees what is left: 0.
         expiry = remaining_expiry(batch, now_us)
+        chunks: list[Any] = []
         finished: list[Finished] = []
         if self.max_packet and self._may_be_oversized(batch):
             fits = frame_sizes(batch, self.version, qos, expiry=expiry) <= self.max_packet
             if not fits.all():
-                kinds = np.where(qos[~fits] == 1, PUBACK, PUBREC)
-                refusals = np.column_stack((kinds, ids[~fits], np.full(len(kinds), Reason.PACKET_TOO_LARGE)))
-                finished = self.acked(refusals.astype(np.int64))[1]
+                released, finished = self._give_up(ids[~fits], qos[~fits])
+                chunks.append(released)
                 batch, ids, qos = batch.filter(pa.array(fits)), ids[fits], qos[fits]
                 expiry = expiry[fits] if expiry is not None else None
-        if not len(ids):
-            return b"", finished
-        return encode_publishes(batch, self.version, qos, ids, True, expiry=expiry).data.data, finished
+        if len(ids):
+            chunks.append(encode_publishes(batch, self.version, qos, ids, True, expiry=expiry).data.data)
+        return chunks, finished
+
+    def _give_up(self, ids: Ids, qos: npt.NDArray[np.uint8]) -> tuple[bytes, list[Finished]]:
+        """Rows in flight that the peer does not take any more. It may hold one of QoS 2 half-way: that id is released first."""
+        _, owners, seqs, _ = self.flow.at(ids)
+        too_large = np.full(len(ids), Reason.PACKET_TOO_LARGE, np.int16)
+        finished = [
+            Finished(int(owner), seqs[:0], seqs[owners == owner], too_large[owners == owner]) for owner in np.unique(owners)
+        ]
+        acknowledged = np.column_stack((np.full(len(ids), PUBACK), ids, too_large)).astype(np.int64)
+        self.flow.acks(acknowledged[qos == 1], self.version)
+        return self.release(ids[qos == 2]), finished
+
+    def release(self, ids: Ids) -> bytes:
+        """The rows of these ids are gone: what is to be sent so that no later message with such an id is taken for them."""
+        self.flow.settle(ids)
+        return encode_acks(PUBREL, ids)
 
     def forget(self) -> dict[int, Seqs]:
         """The session is lost: every packet id is free, and these rows of each owner are to be sent as new."""
         self._again = self._sent_again = _no_ids()
         _, owners, seqs, _ = self.flow.clear()
-        return {int(owner): seqs[owners == owner] for owner in np.unique(owners)}
+        return {int(owner): seqs[owners == owner] for owner in np.unique(owners) if owner != NOBODY}
 
 
 def _property_bytes(batch: Batch) -> int:
@@ -175,17 +217,20 @@ def _property_bytes(batch: Batch) -> int:
     return sum(text.size for text in texts if text is not None)
 
 
-def _no_ids() -> npt.NDArray[np.uint16]:
+def _no_ids() -> Ids:
     return np.zeros(0, np.uint16)
 
 
 def _without_expired(
-    batch: Batch, seqs: Seqs, now_us: int
-) -> tuple[Batch, Seqs, npt.NDArray[np.int64] | None, Seqs]:
+    batch: Batch, seqs: Seqs, now_us: int, kept: Ids | None
+) -> tuple[Batch, Seqs, npt.NDArray[np.int64] | None, Seqs, Ids | None]:
     expiry = remaining_expiry(batch, now_us)
     if expiry is None:
-        return batch, seqs, None, seqs[:0]
+        return batch, seqs, None, seqs[:0], kept
     alive = expiry != 0
+    if kept is not None:
+        alive |= kept > 0
     if alive.all():
-        return batch, seqs, expiry, seqs[:0]
-    return batch.filter(pa.array(alive)), seqs[alive], expiry[alive], seqs[~alive]
+        return batch, seqs, expiry, seqs[:0], kept
+    kept = kept[alive] if kept is not None else None
+    return batch.filter(pa.array(alive)), seqs[alive], expiry[alive], seqs[~alive], kept

@@ -123,7 +123,7 @@ class Outbox:
 
     def _recover(self) -> None:
         """Find what an earlier life has left: everything but the rows that were done. Markers do not survive:
-        what was in flight waits again. (The packet ids of QoS 2 belong to the uplink, and would be found again there.)
+        what was in flight waits again. The packet ids of QoS 2 belong to the uplink: it marks what needs no PUBLISH any more.
         """
         self.end = self.visible = self._touched = self._segments.ceiling
         changes = Changes()
@@ -329,6 +329,26 @@ class Outbox:
             pieces.append(self._segments.batch(segment).take(pa.array(seqs[position : position + count] - segment.start)))
             position += count
         return concat(pieces)
+
+    def holds(self, seqs: Seqs) -> npt.NDArray[np.bool_]:
+        """Which of these rows, in rising order, are here, waiting or marked."""
+        here = np.zeros(len(seqs), np.bool_)
+        position = 0
+        while position < len(seqs):
+            index = self._segments.index_of(int(seqs[position]))
+            if index == len(self._segments):
+                break
+            segment = self._segments[index]
+            position = max(int(np.searchsorted(seqs, segment.start)), position)
+            until = int(np.searchsorted(seqs, segment.end))
+            marks = self._marks.get(segment.start)
+            here[position:until] = True if marks is None else marks[seqs[position:until] - segment.start] != DONE
+            position = until
+        return here
+
+    def mark(self, seqs: Seqs) -> None:
+        """These rows are in flight since an earlier life."""
+        self._set(Changes(), seqs, WAITING, MARKED)
 
     def pieces(self) -> Iterator[tuple[int, Batch]]:
         """Everything that is here as (number of the first row, rows); what an earlier life has lost is null."""

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from bridgehead.wire.kernels_jit import kernel
 
-FREE, AWAIT_PUBACK, AWAIT_PUBREC, AWAIT_PUBCOMP = range(4)
+FREE, AWAIT_PUBACK, AWAIT_PUBREC, AWAIT_PUBCOMP, RESERVED = range(5)
 
 # Columns of the slot table: which queue, its sequence there, and the place in the order of sending.
 OWNER, SEQ, ORDER = range(3)
 
 # The counters.
-CURSOR, NEXT_ORDER, IN_FLIGHT = range(3)
+CURSOR, NEXT_ORDER, IN_FLIGHT, N_RESERVED = range(4)
 
 # Columns of what acknowledgements have done: DONE_ID, DONE_OWNER, DONE_SEQ, DONE_REASON.
 DONE_ID, DONE_OWNER, DONE_SEQ, DONE_REASON = range(4)
@@ -38,29 +38,36 @@ def take_ids(
     qos: NDArray[np.uint8],
     ids: NDArray[np.uint16],
 ) -> bool:
-    """Give every message with QoS 1 or 2 the next free id; False (and nothing taken) if there are not enough."""
+    """Give every message with QoS 1 or 2 the next free id, or the reserved one that already stands in its place.
+
+    False (and nothing taken) if there are not enough.
+    """
     wanted = 0
     for i in range(len(qos)):
-        if qos[i]:
+        if qos[i] and not ids[i]:
             wanted += 1
-    if wanted > len(state) - first - counters[IN_FLIGHT]:
+    if wanted > len(state) - first - counters[IN_FLIGHT] - counters[N_RESERVED]:
         return False
     cursor = counters[CURSOR]
     for i in range(len(qos)):
-        ids[i] = 0
         if qos[i] == 0:
+            ids[i] = 0
             continue
-        while state[cursor] != FREE:
+        if ids[i]:
+            counters[N_RESERVED] -= 1
+        else:
+            while state[cursor] != FREE:
+                cursor = cursor + 1 if cursor + 1 < len(state) else first
+            ids[i] = cursor
             cursor = cursor + 1 if cursor + 1 < len(state) else first
-        state[cursor] = AWAIT_PUBACK if qos[i] == 1 else AWAIT_PUBREC
-        slots[cursor, OWNER] = owner
-        slots[cursor, SEQ] = seqs[i]
-        slots[cursor, ORDER] = counters[NEXT_ORDER]
+        packet_id = ids[i]
+        state[packet_id] = AWAIT_PUBACK if qos[i] == 1 else AWAIT_PUBREC
+        slots[packet_id, OWNER] = owner
+        slots[packet_id, SEQ] = seqs[i]
+        slots[packet_id, ORDER] = counters[NEXT_ORDER]
         counters[NEXT_ORDER] += 1
-        ids[i] = cursor
-        cursor = cursor + 1 if cursor + 1 < len(state) else first
+        counters[IN_FLIGHT] += 1
     counters[CURSOR] = cursor
-    counters[IN_FLIGHT] += wanted
     return True
 
 
@@ -80,6 +87,9 @@ def apply_acks(
     for i in range(len(acks)):
         kind, packet_id, reason = acks[i, 0], acks[i, 1], acks[i, 2]
         now = state[packet_id] if 0 < packet_id < len(state) else FREE
+        if now == RESERVED:
+            unknown += 1
+            continue
         if kind == _PUBREC and reason < _REFUSED:
             if now == AWAIT_PUBREC:
                 state[packet_id] = AWAIT_PUBCOMP

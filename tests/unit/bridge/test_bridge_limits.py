@@ -100,9 +100,12 @@ async def test_a_message_that_became_too_large_while_it_was_in_flight_does_not_b
     await visit.publishes(3)
     visit.cut()
     again = await remote.accept(session_present=True, maximum_packet_size=500)
+    if qos == 2:  # the remote may hold it half-way: its id is not free before that is settled
+        assert await again.next(Pubrel) == Pubrel(2)
     assert [int(one.payload) for one in await again.publishes(2)] == [0, 2]
     assert bridge.outboxes[0].dropped == {"refused-0x95": 1}
-    assert bridge.uplink.in_flight == 2
+    again.send(Pubcomp(2))
+    await until(lambda: bridge.uplink.in_flight == 2)
     assert bridge.sums_hold
 
 

@@ -11,14 +11,21 @@ from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox, Polled, Strategy
 from bridgehead.storage.segments import FAN
+from making.power import PowerEngine
 from making.rows import numbered, numbers, outbox_rows
 
 
 class Queue:
     """An outbox with rows numbered as they land."""
 
-    def __init__(self, max_rows: int = 1_000_000, max_bytes: int = 1 << 30, strategy: Strategy = "discard") -> None:
-        self.engine = MemoryEngine()
+    def __init__(
+        self,
+        max_rows: int = 1_000_000,
+        max_bytes: int = 1 << 30,
+        strategy: Strategy = "discard",
+        engine: MemoryEngine | None = None,
+    ) -> None:
+        self.engine = engine or MemoryEngine()
         self.outbox = Outbox("r", self.engine, max_rows, max_bytes, strategy=strategy)
         self.next = 0
 
@@ -292,3 +299,25 @@ def test_polled_rows_keep_their_numbers_when_they_are_split_and_when_some_were_l
     sparse = Polled(0, polled.batch.take([0, 2, 4]), seqs(0, 2, 4))
     lead, rest = sparse.split(1)
     assert (lead.seqs.tolist(), rest.seqs.tolist(), rest.first) == ([0], [2, 4], 2)
+
+
+def test_it_says_which_rows_it_still_holds(queue: Queue) -> None:
+    queue.land(3)
+    queue.land(2)
+    queue.poll_all()
+    queue.outbox.acknowledge(seqs(0, 1, 2))
+    queue.outbox.drop(seqs(3), "why")
+    queue.land(2)
+    assert queue.outbox.holds(seqs(0, 2, 3, 4, 5, 6, 7, 99)).tolist() == [False, False, False, True, True, True, False, False]
+    assert queue.outbox.holds(seqs()).tolist() == []
+
+
+def test_rows_that_are_in_flight_since_an_earlier_life_are_not_polled() -> None:
+    engine = PowerEngine()
+    Queue(engine=engine).land(4)
+    found = Queue(engine=engine.crash())
+    found.outbox.mark(seqs(0, 2))
+    assert found.outbox.in_flight == 2
+    assert found.poll_all() == [1, 3]
+    found.outbox.reset(seqs(2))
+    assert found.poll_all() == [2]
