@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from bridgehead.columns.batches import Batch
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
+from bridgehead.storage.losses import Losses
 from bridgehead.storage.outbox import Outbox
 from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.segments import FAN, SMALL_ROWS
@@ -42,6 +43,7 @@ class Lives(RuleBasedStateMachine):
     def open(self, directory: Path) -> None:
         self.directory = directory
         self.engine = RocksEngine(directory)
+        assert self.engine.losses.snapshot() == Losses().snapshot(), "a kill is no damage"
 
     @rule(kill=st.booleans())
     def next_life(self, kill: bool) -> None:

@@ -21,7 +21,7 @@ def test_a_node_on_a_full_disk_ends_with_one_line_and_loses_nothing_that_it_ackn
     remote = Mosquitto(tmp_path / "remote")
     with SmallDisk(tmp_path / "disk", 96 * MIB) as disk:
         document = {
-            "persistence": {"mode": "file-native"},
+            "persistence": {"mode": "file-native", "minFree": 0},
             "dataDir": str(disk.directory / "data"),
             "pipeline": {"engine": "inline"},
             "bridges": [{"id": "b", "host": "127.0.0.1", "port": remote.port, "localSubscriptions": [{"filters": ["b/#"]}]}],

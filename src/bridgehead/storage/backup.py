@@ -20,7 +20,7 @@ from typing import Any, Final
 from rocksdict import WriteBatch
 
 from bridgehead.clock import utc_stamp
-from bridgehead.errors import CommandError, DamageError, StorageError
+from bridgehead.errors import CommandError, StorageError
 from bridgehead.storage.engine import CEILING, HALF_WAY
 from bridgehead.storage.keys import Kind, shelf_of
 from bridgehead.storage.lock import StoreLock
@@ -81,8 +81,8 @@ def restore_backup(source: Path, directory: Path, *, replace: bool) -> dict[str,
         sync_directory(directory.parent)
     except OSError as error:
         raise CommandError(f"{source} cannot be restored: {error.strerror or error}") from error
-    except DamageError as error:
-        raise CommandError(f"{source} is damaged: {error}") from error
+    except StorageError as error:
+        raise CommandError(f"{source} cannot be restored: {error}") from error
     finally:
         shutil.rmtree(restoring, ignore_errors=True)
         lock.release()

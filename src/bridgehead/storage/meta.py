@@ -10,7 +10,7 @@ from rocksdict import Rdict, WriteBatch
 
 from bridgehead.errors import DamageError, StartError
 from bridgehead.storage.keys import Kind, shelf_key
-from bridgehead.storage.scanning import scan
+from bridgehead.storage.scanning import reading_failed, scan
 from bridgehead.storage.values import FORMAT, seal, unseal
 
 FORMAT_KEY: Final = shelf_key(Kind.META, ("format",))
@@ -35,7 +35,7 @@ def incarnation_of(db: Rdict, directory: Path) -> str:
     try:
         found, stored = db.get(FORMAT_KEY), db.get(INCARNATION_KEY)
     except Exception as error:
-        raise DamageError(str(error)) from None
+        raise reading_failed(error) from None
     check_format(found, directory)
     if found is None:
         if next(scan(db, b""), None) is not None:

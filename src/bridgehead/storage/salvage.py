@@ -45,6 +45,7 @@ from bridgehead.storage.values import (
 
 log = logging.getLogger(__name__)
 
+
 def salvage(directory: Path, why: str, *, unknown: bool) -> None:
     """Put a sound store in the place of this one. ``unknown``: it cannot be told what is missing from what is there."""
     log.error("%s is damaged: %s", directory, why)
@@ -61,9 +62,11 @@ def salvage(directory: Path, why: str, *, unknown: bool) -> None:
             losses = copied.run(set_aside.name, [Loss((), 0, None, why)] if unknown else [])
         finally:
             source.close()
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(fresh, ignore_errors=True)
-        raise
+        if isinstance(error, StartError) or not isinstance(error, Exception):
+            raise
+        raise StartError(f"{directory} is damaged and could not be repaired: {error}") from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     for loss in losses:
@@ -106,10 +109,14 @@ def _link(directory: Path, scratch: Path) -> None:
     """The same files under other names: tables are never written again, the small rest and the logs are copied."""
     scratch.mkdir()
     for path in directory.iterdir():
+        to = scratch / path.name
         if path.suffix == ".sst":
-            os.link(path, scratch / path.name)
+            try:
+                os.link(path, to)
+            except OSError:  # a file system without hard links
+                shutil.copyfile(path, to)
         elif path.is_file() and path.name != "LOCK" and not path.name.startswith("LOG"):
-            shutil.copyfile(path, scratch / path.name)
+            shutil.copyfile(path, to)
 
 
 def _open_damaged(scratch: Path, directory: Path) -> Rdict:

@@ -8,7 +8,7 @@ from typing import Final
 
 from rocksdict import Rdict, RdictIter, ReadOptions
 
-from bridgehead.errors import DamageError
+from bridgehead.errors import DamageError, StorageError
 from bridgehead.storage.keys import Kind, number_of
 from bridgehead.storage.values import is_sound
 
@@ -85,7 +85,12 @@ def _must_be_sound(cursor: RdictIter) -> None:
     try:
         cursor.status()
     except Exception as error:
-        raise DamageError(str(error)) from None
+        raise reading_failed(error) from None
+
+
+def reading_failed(error: Exception) -> StorageError:
+    """What RocksDB says: that something is not as it was written, or that the disk does not give it out (no damage)."""
+    return DamageError(str(error)) if "Corruption" in str(error) else StorageError(str(error))
 
 
 @dataclass(slots=True)

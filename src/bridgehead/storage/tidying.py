@@ -18,7 +18,7 @@ from bridgehead.storage.keys import Kind
 
 log = logging.getLogger(__name__)
 
-WORTH_IT: Final = 128 << 20
+WORTH_IT: Final = 64 << 20
 """Bytes of deleted batches below which nobody bothers."""
 
 _FIRST: Final = Kind.BATCH.value

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rocksdict import Options, Rdict
 
-from bridgehead.errors import StartError
-from bridgehead.storage import salvage, writeahead
+from bridgehead.errors import DamageError, StartError
+from bridgehead.storage import salvage, scanning, writeahead
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
 from bridgehead.storage.keys import Kind, numbered_key, shelf_key
@@ -131,17 +131,16 @@ def check(directory: Path, truth: Truth, what: object) -> RocksEngine:
     return engine
 
 
-KINDS = ["*.sst", "*.log", "MANIFEST-*", "CURRENT", "OPTIONS-*", "IDENTITY", "rocksdict-config.json"]
+FLIPS = {"*.sst": 8, "*.log": 16, "MANIFEST-*": 12, "CURRENT": 4, "OPTIONS-*": 2, "IDENTITY": 1, "rocksdict-config.json": 2}
 
 
-@pytest.mark.parametrize("pattern", KINDS)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("pattern", FLIPS)
 def test_after_a_flipped_bit_anywhere_what_is_intact_is_kept_and_the_losses_are_true(
-    store: Store, tmp_path: Path, pattern: str, seed: int
+    store: Store, tmp_path: Path, pattern: str
 ) -> None:
-    random = Random(f"{pattern} {seed}")
+    random = Random(pattern)
     for name in sorted(path.name for path in store.directory.glob(pattern)):
-        for _ in range(8):
+        for _ in range(FLIPS[pattern]):
             directory = damaged_copy(store.directory, tmp_path / "d" / "store")
             place = flip_random_bit(directory / name, random)
             check(directory, store.truth, (name, place))
@@ -276,3 +275,36 @@ def test_damaged_data_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="nothing in it is of a format that this version knows"):
         RocksEngine(tmp_path / "store")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store", "store.lock"]
+
+
+def test_a_repair_that_fails_is_one_line_and_leaves_the_store_as_it_is(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    (directory / "CURRENT").unlink()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(salvage, "write_meta", full)
+    with pytest.raises(StartError, match=r"could not be repaired: .*No space left"):
+        RocksEngine(directory)
+    assert sorted(path.name for path in directory.parent.iterdir()) == ["store", "store.lock"]
+    monkeypatch.undo()
+    check(directory, store.truth, "the second try")
+
+
+def test_a_file_system_without_hard_links_is_good_enough(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    (directory / "CURRENT").unlink()
+
+    def no_links(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(salvage.os, "link", no_links)
+    check(directory, store.truth, "without links")
+
+
+def test_a_disk_that_does_not_give_out_what_it_has_is_no_damage() -> None:
+    assert isinstance(scanning.reading_failed(Exception("Corruption: block checksum mismatch")), DamageError)
+    assert not isinstance(scanning.reading_failed(Exception("IO error: Input/output error")), DamageError)
