@@ -56,6 +56,11 @@ class Holder(Protocol):
         """Forget the first so many of them."""
 
 
+def done_notes(shelf: Shelf) -> Shelf:
+    """Where the notes of an outbox on this shelf are: which of its rows are done."""
+    return (DONE_NOTES, *shelf[1:]) if shelf[0] == OUTBOX else (f"{shelf[0]}-{DONE_NOTES}", *shelf[1:])
+
+
 @dataclass(frozen=True, slots=True)
 class Polled:
     """Polled rows, marked: numbers [first, first + rows), or those of ``chosen`` where some were left out."""
@@ -112,7 +117,7 @@ class Outbox:
         self.on_left: Callable[[], None] = lambda: None  # rows have left: there may be room again
         self.holder: Holder | None = None
         # Runs of done rows in batches that are not all done, as notes (first number, rows): what a restart must know.
-        self._done_shelf: Shelf = (DONE_NOTES, route) if shelf is None else (f"{shelf[0]}-{DONE_NOTES}", *shelf[1:])
+        self._done_shelf: Shelf = done_notes(shelf or (OUTBOX, route))
         self._gap = (0, 0)  # the numbers that a restart has left out
         self._noted: dict[int, list[int]] = {}  # by the segment's start: the numbers of its notes
         self._landing: dict[int, Batch] = {}  # by their start: batches that may not be written yet, where these may be dropped

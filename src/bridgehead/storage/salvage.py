@@ -26,10 +26,12 @@ from rocksdict import DBRecoveryMode, Rdict, WriteBatch
 from bridgehead.clock import utc_stamp
 from bridgehead.errors import DamageError, StartError
 from bridgehead.storage.engine import CEILING, HALF_WAY, Shape, Shelf
+from bridgehead.storage.journal import JOURNAL, consumed_name
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
 from bridgehead.storage.losses import Loss, Losses
 from bridgehead.storage.meta import FORMAT_KEY, check_format, write_meta
 from bridgehead.storage.opening import gap_behind_tables, options, rdict
+from bridgehead.storage.outbox import DONE_NOTES, OUTBOX, done_notes
 from bridgehead.storage.scanning import scan_past_damage
 from bridgehead.storage.segments import CEILING_BLOCK
 from bridgehead.storage.values import (
@@ -243,16 +245,14 @@ class _Copy:
         return 1
 
     def _lose(self, shelf: Shelf, number: int, why: str) -> None:
-        """Only what still waited is lost: not what was acknowledged, nor what is in an outbox already."""
+        """Only what still counted is lost: not what was done or replaced, nor what is in an outbox already."""
         shape = self._index[shelf, number]
         there = np.ones(shape.rows, np.bool_) if shape.present is None else shape.present.copy()
-        if shelf[:1] == ("journal",):
-            there[: max(int(self._states.get(("consumed", *shelf[1:]), 0)) - number, 0)] = False
-        if shelf[:1] == ("outbox",):
-            done: Shelf = ("done", *shelf[1:])
-            for (where, first), rows in self._notes.items():
-                if where == done and number <= first < number + shape.rows:
-                    there[first - number : first - number + rows] = False
+        if shelf[0] == JOURNAL:
+            there[: max(int(self._states.get(consumed_name(shelf[1]), 0)) - number, 0)] = False
+        for (where, first), rows in self._notes.items():
+            if where in (done_notes(shelf), shelf) and number <= first < number + shape.rows:
+                there[first - number : first - number + rows] = False
         self._ends[shelf] = max(self._ends.get(shelf, 0), number + shape.rows)
         self._losses.append(Loss(shelf, number, int(np.count_nonzero(there)), why))
 
@@ -261,8 +261,8 @@ class _Copy:
         for (shelf, first), rows in self._notes.items():
             key = numbered_key(Kind.NOTE, shelf, first)
             batch.put(key, pack_note(key, rows))
-            if shelf[:1] == ("done",):
-                outbox: Shelf = ("outbox", *shelf[1:])
+            if shelf[0] == DONE_NOTES:
+                outbox: Shelf = (OUTBOX, *shelf[1:])
                 self._ends[outbox] = max(self._ends.get(outbox, 0), first + rows)
         if any(loss.rows is None for loss in self._losses):
             self._states = {name: state for name, state in self._states.items() if not name or name[0] not in HALF_WAY}
