@@ -11,6 +11,7 @@ from typing import Any, Final
 from bridgehead.bridge.service import BridgeService
 from bridgehead.broker.broker import Broker
 from bridgehead.broker.listener import Listener
+from bridgehead.console import deadletters
 from bridgehead.console.backup import backup_router
 from bridgehead.console.server import Console
 from bridgehead.errors import CommandError, StorageError
@@ -24,6 +25,7 @@ from bridgehead.pipeline.supervisor import PipelineSettings, Supervisor
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.model import Settings
 from bridgehead.settings.route import Route
+from bridgehead.storage.deaddesk import DeadLetterDesk
 from bridgehead.storage.engine import Engine
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.ledger import Ledger
@@ -65,6 +67,8 @@ class Node:
             self._outboxes[removed] = Outbox(removed, self._engine, UNBOUNDED, UNBOUNDED, self._ledgers[removed])
         for ledger in self._ledgers.values():
             ledger.found_in_journal(self._journal.waiting_of(ledger.route))
+        pushing = {route.id: self._outboxes[route.id] for route in self._routes if route.direction == "push"}
+        self._desk = DeadLetterDesk(self._engine, pushing)
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
         self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged)
         self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
@@ -141,7 +145,8 @@ class Node:
                 self._listeners.append(Listener(self.broker, listener.host, listener.port))
                 await self._listeners[-1].bind()
             console = self.settings.console
-            self._console = Console(console.host, console.port, self.view(), backup_router(self._back_up))
+            routers = (backup_router(self._back_up), deadletters.router(self._desk))
+            self._console = Console(console.host, console.port, self.view(), *routers)
             await self._console.start()
             if self._supervisor is not None:
                 self._supervisor.start()

@@ -1,4 +1,4 @@
-"""The command line: run a node, check a file, watch the demo."""
+"""The command line: run a node, check a file, look after its dead letters, watch the demo."""
 
 from __future__ import annotations
 
@@ -6,44 +6,33 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from bridgehead import __version__
-from bridgehead.errors import CommandError, SettingsError, StartError, StorageError
+from bridgehead.commands import deadletters
+from bridgehead.commands.frame import AsJson, ConfigFile, one_line_errors, settings_of
+from bridgehead.errors import SettingsError, StorageError
 from bridgehead.settings.advice import advice
-from bridgehead.settings.load import default_settings, load
-from bridgehead.settings.model import Settings
 
 log = logging.getLogger(__name__)
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
-ConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help="The configuration file (YAML).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+app.add_typer(deadletters.app, name="deadletters")
 
-
-def _settings(config: Path | None, *, report: bool = False) -> Settings:
-    """The settings, or every fault and exit 2; the faults go to standard output where they are what was asked for."""
-    try:
-        return load(config, os.environ) if config is not None else default_settings()
-    except SettingsError as error:
-        typer.echo(str(error), err=not report)
-        count = len(error.faults)
-        typer.echo(f"{config}: {count} fault{'s' if count != 1 else ''}", err=not report)
-        raise typer.Exit(2) from error
+OptionalConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help="The configuration file (YAML).")]
 
 
 @app.command()
-def check(config: Annotated[Path, typer.Option("-c", "--config", help="The configuration file (YAML).")]) -> None:
+def check(config: ConfigFile) -> None:
     """Validate a configuration file; print every fault with its place (exit 2)."""
-    settings = _settings(config, report=True)
+    settings = settings_of(config, report=True)
     for line in advice(settings):
         typer.echo(f"warning: {line}")
     routes = len(settings.routes())
@@ -51,14 +40,14 @@ def check(config: Annotated[Path, typer.Option("-c", "--config", help="The confi
 
 
 @app.command()
-def run(config: ConfigFile = None, verbose: Annotated[bool, typer.Option("-v", "--verbose")] = False) -> None:
+def run(config: OptionalConfigFile = None, verbose: Annotated[bool, typer.Option("-v", "--verbose")] = False) -> None:
     """Run a node in the foreground until SIGTERM or SIGINT."""
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    settings = _settings(config)
+    settings = settings_of(config)
     for line in advice(settings):
         log.warning(line)
     from bridgehead.app import Node
@@ -103,46 +92,46 @@ def demo(
 @app.command()
 def backup(
     destination: Annotated[Path, typer.Argument(metavar="DEST", help="A directory that does not exist yet.")],
-    config: Annotated[Path, typer.Option("-c", "--config", help="The configuration file (YAML).")],
+    config: ConfigFile,
 ) -> None:
     """Copy what a file-native node keeps, as it is at this moment; the node may run or not."""
     from bridgehead.commands.backup import back_up
 
-    settings = _settings(config)
+    settings = settings_of(config)
     _tell(lambda: back_up(settings, destination))
 
 
 @app.command()
 def restore(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="What `bridgehead backup` has made.")],
-    config: Annotated[Path, typer.Option("-c", "--config", help="The configuration file (YAML).")],
+    config: ConfigFile,
     replace: Annotated[bool, typer.Option("--replace", help="Set aside the store that is there.")] = False,
 ) -> None:
     """Bring a backup back into the dataDir of a node that does not run: what was delivered since is sent once more."""
     from bridgehead.commands.backup import restore as bring_back
 
-    settings = _settings(config)
+    settings = settings_of(config)
     _tell(lambda: bring_back(settings, source, replace=replace))
 
 
 @app.command()
-def status(config: ConfigFile = None, as_json: AsJson = False) -> None:
+def status(config: OptionalConfigFile = None, as_json: AsJson = False) -> None:
     """Show what a running node does: its bridges, its routes, what waits and why (exit 1 when no node answers)."""
     from bridgehead.commands import status as command
 
-    settings = _settings(config)
-    with _commanded():
+    settings = settings_of(config)
+    with one_line_errors():
         snapshot = command.status(settings)
     typer.echo(json.dumps(snapshot, indent=2) if as_json else command.text_of(snapshot))
 
 
 @app.command()
-def audit(config: ConfigFile = None, as_json: AsJson = False) -> None:
+def audit(config: OptionalConfigFile = None, as_json: AsJson = False) -> None:
     """Print both sums of every route and check them: of the running node, or of what a stopped one has left (exit 1)."""
     from bridgehead.commands import audit as command
 
-    settings = _settings(config)
-    with _commanded():
+    settings = settings_of(config)
+    with one_line_errors():
         account = command.audit(settings)
     typer.echo(json.dumps(account, indent=2) if as_json else command.text_of(account))
     if not account["addsUp"]:
@@ -156,19 +145,9 @@ def version() -> None:
 
 
 def _tell(work: Callable[[], str]) -> None:
-    """Say what came of it."""
-    with _commanded():
+    """Say what came of it; what cannot be done is one clear line (exit 1)."""
+    with one_line_errors():
         typer.echo(work())
-
-
-@contextlib.contextmanager
-def _commanded() -> Iterator[None]:
-    """What a command cannot do is one clear line (exit 1)."""
-    try:
-        yield
-    except (CommandError, StorageError) as error:
-        typer.echo(f"bridgehead: {error}", err=True)
-        raise typer.Exit(1) from error
 
 
 def _run(work: object) -> None:
@@ -177,11 +156,8 @@ def _run(work: object) -> None:
         import uvloop
 
         uvloop.install()
-    try:
+    with one_line_errors():
         asyncio.run(work)  # type: ignore[arg-type]
-    except (StartError, StorageError) as error:
-        typer.echo(f"bridgehead: {error}", err=True)
-        raise typer.Exit(1) from error
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from bridgehead.bridge.backoff import Backoff
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.bridge.poison import Poison
 from bridgehead.bridge.uplink import Uplink, UplinkRule
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.storage.engine import Changes, Engine
@@ -20,7 +21,7 @@ from making.rows import numbered, outbox_rows
 
 
 class Span:
-    """``land`` numbers the rows of each route from 0; delays between attempts are milliseconds."""
+    """``land`` numbers the rows of each route from 0; delays between attempts of any kind are milliseconds."""
 
     def __init__(
         self,
@@ -39,6 +40,8 @@ class Span:
         names = names or [f"r{i}" for i in range(routes)]
         self.outboxes = [Outbox(name, self.engine, 1_000_000, 1 << 30) for name in names]
         self.forwarders = [Forwarder(i, outbox, tier2) for i, outbox in enumerate(self.outboxes)]
+        for forwarder in self.forwarders:
+            forwarder.poison = Poison((0.001, 0.002, 0.004))
         self.door = Door(DoorRule(route="pull", bridge="b", filters=("in/#",)), self.log)
         version = rule.get("version", 5)
         self.consumer = Consumer(self.engine, self.journal, [self.door], "edge", (), bridge="b", drop_retained=version < 5)
@@ -62,7 +65,8 @@ class Span:
 
     def land(self, count: int, route: int = 0, **given: Any) -> None:
         changes = Changes()
-        self.outboxes[route].land(changes, outbox_rows(*numbered(self._next[route], count, topic=f"t{route}", **given)))
+        given = {"topic": f"t{route}", **given}
+        self.outboxes[route].land(changes, outbox_rows(*numbered(self._next[route], count, **given)))
         self._next[route] += count
         self.engine.write(changes)
         self.outboxes[route].landed()
@@ -73,7 +77,8 @@ class Span:
 
     @property
     def sums_hold(self) -> bool:
-        return all(o.entered == o.delivered + sum(o.dropped.values()) + o.depth for o in self.outboxes)
+        left = [sum([o.delivered, *o.dropped.values(), *o.dead_lettered.values()]) for o in self.outboxes]
+        return all(o.entered == gone + o.depth for o, gone in zip(self.outboxes, left, strict=True))
 
 
 async def until(condition: Callable[[], bool], within: float = 20.0) -> None:

@@ -198,7 +198,7 @@ def test_if_the_remote_forgets_the_session_qos_2_is_sent_again_as_new_and_counte
         assert line.bridge["possiblyDoubled"] > 0
 
 
-def test_a_message_over_the_remotes_packet_size_is_dropped_and_counted_and_the_others_flow(lines: Lines) -> None:
+def test_a_message_over_the_remotes_packet_size_is_a_dead_letter_and_the_others_flow(lines: Lines) -> None:
     line = lines(remote={"max_packet_size": 2000})
     with Client(line.node.port) as here, Client(line.remote.port) as there:
         there.subscribe("push/#")
@@ -207,5 +207,5 @@ def test_a_message_over_the_remotes_packet_size_is_dropped_and_counted_and_the_o
         line.node.wait_drained()
         there.barrier()
         assert [message.topic for message in there.messages] == [f"push/{n}" for n in range(10) if n not in sizes]
-        assert line.push["dropped"] == {"too-large": 2}
+        assert line.push["deadLettered"] == {"too-large": 2}
         assert line.bridge["connects"] == 1

@@ -150,7 +150,7 @@ class Departures:
         while self._in_socket:
             run = self._in_socket[0]
             done = int(np.searchsorted(run.ends, taken, side="right"))
-            run.forwarder.outbox.acknowledge(run.seqs[:done])
+            run.forwarder.delivered(run.seqs[:done])
             if done < len(run.seqs):
                 run.seqs, run.ends = run.seqs[done:], run.ends[done:]
                 break

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from bridgehead.bridge.departures import Departure, Departures
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.packetids import PacketIds
 from bridgehead.bridge.watchdog import Work
-from bridgehead.clock import now_us
+from bridgehead.clock import monotonic, now_us
 from bridgehead.link.link import Link
 from bridgehead.session.sender import Finished, Sender
 from bridgehead.storage.engine import Engine
@@ -49,9 +50,16 @@ class Outgoing:
     """
 
     def __init__(
-        self, bridge: str, version: int, forwarders: list[Forwarder], engine: Engine, session: Sequence[Any] = ()
+        self,
+        bridge: str,
+        version: int,
+        forwarders: list[Forwarder],
+        engine: Engine,
+        session: Sequence[Any] = (),
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._bridge = bridge
+        self._clock = clock
         self._forwarders = forwarders
         self._sender = Sender(version, WINDOW, last_id=LAST_ID)
         self._departures = Departures(engine.when_synced, self.wake)
@@ -59,6 +67,7 @@ class Outgoing:
         self._link: Link | None = None
         self._turn = 0  # whose turn it is among the forwarders
         self._pump_due = False
+        self._due_timer: asyncio.TimerHandle | None = None  # when a refused row may be tried again
         self._acknowledged = 0  # acknowledgements that moved something, ever
         self._never_left = np.zeros(0, np.uint16)  # ids of rows that were about to leave when the last connection ended
         self._doubted = 0  # rows of an earlier life that may have left in a session which is not ours
@@ -131,7 +140,7 @@ class Outgoing:
         self._barrier = self._record is not None and self._record.known
         lost = self._sender.forget()
         for owner, seqs in lost.items():
-            self._forwarders[owner].return_all(seqs)
+            self._forwarders[owner].lost(seqs)
         if self._record is not None and self._barrier:
             self._record.begin()
         return doubted + sum(len(seqs) for seqs in lost.values())
@@ -156,11 +165,13 @@ class Outgoing:
         self._never_left = remains.ids
         for forwarder in self._forwarders:
             unsent = [seqs for number, seqs in remains.rows if number == forwarder.number]
-            forwarder.return_all(np.concatenate([np.zeros(0, np.int64), *unsent]))
+            forwarder.lost(np.concatenate([np.zeros(0, np.int64), *unsent]))
             forwarder.hold()
 
     def stop(self) -> None:
         self._departures.stop()
+        if self._due_timer is not None:
+            self._due_timer.cancel()
 
     def wake(self) -> None:
         """Something may wait in an outbox."""
@@ -186,6 +197,17 @@ class Outgoing:
             self._turn = (self._turn + 1) % len(self._forwarders)
             idle = 0 if self._send_some(self._forwarders[self._turn]) else idle + 1
         self._departures.settle()
+        self._come_back_when_due()
+
+    def _come_back_when_due(self) -> None:
+        """Refused rows have their time. What is due and finds no room is sent when there is some: no timer for that."""
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+            self._due_timer = None
+        holding = [forwarder.poison for forwarder in self._forwarders if forwarder.poison.holding]
+        due = min((due for poison in holding if (due := poison.next_due) is not None), default=None)
+        if due is not None and self._departures.writable and self._sender.room:
+            self._due_timer = asyncio.get_running_loop().call_later(max(due - self._clock(), 0.0), self.pump)
 
     def _resend(self) -> None:
         """What was unacknowledged when the last connection ended comes first."""
@@ -198,7 +220,7 @@ class Outgoing:
                 return
 
     def _send_some(self, forwarder: Forwarder) -> bool:
-        polled = forwarder.next(min(self._sender.room, SEND_ROWS))
+        polled = forwarder.next(min(self._sender.room, SEND_ROWS), self._clock())
         if self._sender.flow.reserved:
             self._let_go(forwarder, polled)
         if polled is not None:
@@ -212,9 +234,8 @@ class Outgoing:
             self._record.took(sent.exactly_once)
         departure = Departure(sent.data, forwarder, sent.unacknowledged, sent.ends, sent.ids, first_in_flight)
         self._departures.send(departure, after_sync=after_sync)
-        for reason, seqs in (("expired", sent.expired), ("too-large", sent.oversized)):
-            if len(seqs):
-                forwarder.outbox.drop(seqs, reason)
+        forwarder.expired(sent.expired)
+        forwarder.too_large(sent.oversized)
         return True
 
     def _within_window(self, forwarder: Forwarder, polled: Polled) -> Polled | None:
@@ -261,9 +282,8 @@ class Outgoing:
 
     def _finish(self, finished: list[Finished]) -> None:
         for rows in finished:
-            outbox = self._forwarders[rows.owner].outbox
-            outbox.acknowledge(rows.delivered)
+            forwarder = self._forwarders[rows.owner]
             if len(rows.refused):
-                for reason in np.unique(rows.reasons):
-                    outbox.drop(rows.refused[rows.reasons == reason], f"refused-{int(reason):#04x}")
                 log.warning("bridge %s: the remote refused %d messages", self._bridge, len(rows.refused))
+                forwarder.refused(rows, partial(self._sender.in_flight_of, rows.owner), self._clock())
+            forwarder.delivered(rows.delivered)

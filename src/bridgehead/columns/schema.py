@@ -70,6 +70,16 @@ OUTBOX: Final = pa.schema(
     ]
 )
 
+# A dead letter: an outbox row, and why, when and after how many attempts it was given up.
+DEAD: Final = pa.schema(
+    [
+        *OUTBOX,
+        pa.field("reason", pa.string()),
+        pa.field("died_at", TIMESTAMP),
+        pa.field("attempts", pa.int32()),
+    ]
+)
+
 # The message table as Spark's DDL; a test holds it equal to MESSAGE.
 MESSAGE_DDL: Final = (
     "topic string, payload binary, qos int, retain boolean, received_at timestamp, client_id string, route string, "

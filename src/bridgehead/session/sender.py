@@ -138,6 +138,12 @@ class Sender:
             finished.append(Finished(int(owner), seqs[~refused], seqs[refused], reasons[refused]))
         return Answered(result.replies, finished, result.received, result.done_id)
 
+    def in_flight_of(self, owner: int) -> Seqs:
+        """The rows of an owner that wait for an acknowledgement, in the order of sending."""
+        unacknowledged = self.flow.unacknowledged()
+        mine: Seqs = unacknowledged.seq[unacknowledged.owner == owner]
+        return mine
+
     def resume(self) -> None:
         """The peer remembers the session: everything unacknowledged is due again."""
         self._again, self._sent_again = self.flow.unacknowledged().ids, _no_ids()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Final, Literal, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, concat, received_us, row_ends, row_weights, rows_of, weight
+from bridgehead.storage.deadletters import DeadLetters, Deaths
 from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.segments import Segment, Segments
@@ -41,6 +42,9 @@ QUEUE_FULL: Final = "queue-full"
 
 TOO_OLD: Final = "too-old"
 """The reason of rows that were older than the route's maxAge when their turn came."""
+
+BURY_ROWS: Final = 64
+"""Rows given up in one write: a window of large payloads is not copied at once."""
 
 Strategy = Literal["discard", "discard-oldest", "refuse"]
 Seqs = npt.NDArray[np.int64]
@@ -166,6 +170,11 @@ class Outbox:
     def dropped(self) -> dict[str, int]:
         """By reason."""
         return self.ledger.dropped
+
+    @property
+    def dead_lettered(self) -> dict[str, int]:
+        """By reason."""
+        return self.ledger.dead_lettered
 
     @property
     def depth(self) -> int:
@@ -325,15 +334,7 @@ class Outbox:
 
     def rows(self, seqs: Seqs) -> Batch:
         """Rows that are here, by number, in the order asked for."""
-        pieces = []
-        position = 0
-        while position < len(seqs):
-            segment = self._segments[self._segments.index_of(int(seqs[position]))]
-            inside = (seqs[position:] >= segment.start) & (seqs[position:] < segment.end)
-            count = len(inside) if inside.all() else int(np.argmin(inside))
-            pieces.append(self._segments.batch(segment).take(pa.array(seqs[position : position + count] - segment.start)))
-            position += count
-        return concat(pieces)
+        return concat([batch.take(at) for batch, at in self._pieces(seqs)])
 
     def holds(self, seqs: Seqs) -> npt.NDArray[np.bool_]:
         """Which of these rows, in rising order, are here, waiting or marked."""
@@ -379,6 +380,50 @@ class Outbox:
     def drop(self, seqs: Seqs, reason: str) -> None:
         """These rows will never be delivered: they leave the outbox, counted by their reason."""
         self._done(seqs, partial(self.ledger.drop, reason))
+
+    @cached_property
+    def dead(self) -> DeadLetters:
+        """Where rows go that are given up; most outboxes never have any."""
+        return DeadLetters(self.route, self._engine)
+
+    def bury(self, deaths: Deaths, now_us: int) -> None:
+        """These rows are given up: they leave the outbox and become dead letters in one write, some rows at a time."""
+        for first in range(0, len(deaths.seqs), BURY_ROWS):
+            part = deaths.part(first, first + BURY_ROWS)
+            part = part.only(self._are_marked(part.seqs))
+            if not len(part.seqs):
+                continue
+            changes = Changes()
+            self.dead.take(changes, self.rows(part.seqs), part, now_us)
+            for reason, seqs in part.by_reason():
+                self.ledger.dead_letter(reason, *self._set(changes, seqs, MARKED, DONE))
+            self.ledger.write(changes)
+            self._engine.write(changes)
+            self.dead.taken()
+        self.on_left()
+
+    def _are_marked(self, seqs: Seqs) -> list[bool]:
+        found = []
+        for seq in seqs.tolist():
+            index = self._segments.index_of(seq)
+            segment = self._segments[index] if index < len(self._segments) else None
+            marks = self._marks.get(segment.start) if segment is not None and segment.start <= seq else None
+            found.append(segment is not None and marks is not None and bool(marks[seq - segment.start] == MARKED))
+        return found
+
+    def topics(self, seqs: Seqs) -> list[str]:
+        """The topics of rows that are here, by number, without their payloads."""
+        return [topic for batch, at in self._pieces(seqs) for topic in batch.column("topic").take(at).to_pylist()]
+
+    def _pieces(self, seqs: Seqs) -> Iterator[tuple[Batch, pa.Array]]:
+        """The batches that hold these rows, and their places there."""
+        position = 0
+        while position < len(seqs):
+            segment = self._segments[self._segments.index_of(int(seqs[position]))]
+            inside = (seqs[position:] >= segment.start) & (seqs[position:] < segment.end)
+            count = len(inside) if inside.all() else int(np.argmin(inside))
+            yield self._segments.batch(segment), pa.array(seqs[position : position + count] - segment.start)
+            position += count
 
     def reset(self, seqs: Seqs) -> None:
         """These rows were not delivered: waiting again, in their old place."""

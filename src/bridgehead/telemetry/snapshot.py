@@ -126,14 +126,18 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
 
 def _route(view: RouteView, journal: Journal) -> dict[str, Any]:
     tier2 = view.forwarder.tier2 if view.forwarder is not None else 0
+    held = view.forwarder.poison.held if view.forwarder is not None else 0
     return {
         "bridge": view.route.bridge,
         "direction": view.route.direction,
         "filters": list(view.route.filters),
         "engine": view.route.engine,
         **_numbers(view.outbox, journal),
-        "inFlight": view.outbox.in_flight - tier2,
+        "inFlight": view.outbox.in_flight - tier2 - held,
         "tier2": tier2,
+        "heldBack": held,
+        "reordered": view.forwarder.poison.reordered if view.forwarder is not None else 0,
+        "deadLetters": _dead(view.outbox) if view.forwarder is not None else None,
     }
 
 
@@ -158,6 +162,11 @@ def _numbers(outbox: Outbox, journal: Journal) -> dict[str, Any]:
 def _age(received_us: int | None) -> float | None:
     """Seconds since then; the wall clock may have been set back."""
     return None if received_us is None else round(max(now_us() - received_us, 0) / 1_000_000, 1)
+
+
+def _dead(outbox: Outbox) -> dict[str, Any]:
+    dead = outbox.dead
+    return {"kept": len(dead), "bytes": dead.weight, "left": dict(dead.left)}
 
 
 def _seconds_until(moment: float | None) -> float | None:

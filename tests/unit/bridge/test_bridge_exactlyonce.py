@@ -325,7 +325,7 @@ async def test_an_expired_row_with_a_kept_id_is_sent_all_the_same(start: Start, 
     assert told(await visit.publishes(2)) == [(0, 1, True), (1, 2, True)]
 
 
-async def test_a_row_with_a_kept_id_that_has_become_too_large_is_dropped_and_its_id_settled(start: Start) -> None:
+async def test_a_row_with_a_kept_id_that_has_become_too_large_is_a_dead_letter_and_its_id_settled(start: Start) -> None:
     bridge, visit = await start(PowerEngine(), present=False)
     bridge.land(1, qos=2, content_type="x" * 600)
     bridge.land(1, qos=2)
@@ -334,7 +334,7 @@ async def test_a_row_with_a_kept_id_that_has_become_too_large_is_dropped_and_its
     packets = [await visit.read() for _ in range(2)]
     assert Pubrel(1) in packets
     assert told([packet for packet in packets if isinstance(packet, Publish)]) == [(1, 2, True)]
-    assert bridge.outboxes[0].dropped == {"too-large": 1}
+    assert bridge.outboxes[0].dead_lettered == {"too-large": 1}
 
 
 async def test_while_the_disk_is_slow_the_watchdog_does_not_blame_the_remote(start: Start) -> None:

@@ -29,8 +29,8 @@ class Route:
             self.outbox.landed()
             self.next += size
 
-    def take(self, max_rows: int = 100) -> list[int]:
-        polled = self.forwarder.next(max_rows)
+    def take(self, max_rows: int = 100, now: float = 0.0) -> list[int]:
+        polled = self.forwarder.next(max_rows, now)
         return numbers(polled.batch) if polled else []
 
     def take_all(self) -> list[int]:
@@ -70,7 +70,7 @@ def test_rows_given_back_go_first_again() -> None:
     route = Route()
     route.land(4, 4)
     route.forwarder.hold()
-    polled = route.forwarder.next(4)
+    polled = route.forwarder.next(4, 0.0)
     assert polled is not None
     route.forwarder.give_back(polled.split(1)[1])
     assert route.forwarder.has_rows
@@ -130,3 +130,18 @@ def test_discard_oldest_takes_back_what_tier_2_holds() -> None:
     route.land(3)
     assert route.forwarder.tier2 == 1
     assert route.take_all() == [3, 4, 5, 6, 7]
+
+
+def test_rows_of_a_held_topic_that_are_given_back_keep_their_place_in_it() -> None:
+    route = Route()
+    route.land(4)
+    assert route.take(1) == [0]
+    poison = route.forwarder.poison
+    poison.refused([0], [0x97], ["t"], 0.0)
+    assert route.take(10) == []
+    assert [route.take(10, now=1.0), poison.held] == [[0], 3]
+    poison.delivered(np.array([0]))
+    polled = route.forwarder.next(2, 1.0)
+    assert polled is not None
+    route.forwarder.give_back(polled.split(1)[1])
+    assert route.take(now=1.0) == [2, 3]

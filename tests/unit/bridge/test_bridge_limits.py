@@ -9,7 +9,6 @@ import pytest
 
 from bridgehead.bridge.outgoing import SEND_ROWS
 from bridgehead.wire.packets import Connect, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from bridgehead.wire.reason import Reason
 from making.remote import Remote, Visit
 from making.span import Span, until
 
@@ -75,7 +74,7 @@ async def test_a_whole_window_is_sent_again_in_order_and_new_rows_follow(remote:
     assert [one.dup for one in publishes] == [True] * 300 + [False] * 5
 
 
-async def test_a_message_larger_than_the_remote_takes_is_dropped_and_counted_and_the_others_flow(
+async def test_a_message_larger_than_the_remote_takes_is_a_dead_letter_and_the_others_flow(
     remote: Remote, span: Spans
 ) -> None:
     bridge = span()
@@ -84,7 +83,7 @@ async def test_a_message_larger_than_the_remote_takes_is_dropped_and_counted_and
     bridge.land(1, content_type="x" * 600)
     bridge.land(1)
     assert [int(one.payload) for one in await visit.publishes(2)] == [0, 2]
-    assert bridge.outboxes[0].dropped == {"too-large": 1}
+    assert bridge.outboxes[0].dead_lettered == {"too-large": 1}
     assert bridge.sums_hold
 
 
@@ -103,7 +102,7 @@ async def test_a_message_that_became_too_large_while_it_was_in_flight_does_not_b
     if qos == 2:  # the remote may hold it half-way: its id is not free before that is settled
         assert await again.next(Pubrel) == Pubrel(2)
     assert [int(one.payload) for one in await again.publishes(2)] == [0, 2]
-    assert bridge.outboxes[0].dropped == {"refused-0x95": 1}
+    assert bridge.outboxes[0].dead_lettered == {"refused-0x95": 1}
     again.send(Pubcomp(2))
     await until(lambda: bridge.uplink.in_flight == 2)
     assert bridge.sums_hold
@@ -142,19 +141,6 @@ async def test_a_route_with_a_long_backlog_lets_the_other_in_after_every_turn(re
     turns = [(topic, len(list(run))) for topic, run in itertools.groupby(topics)]
     assert [topic for topic, _ in turns[:4]] in (["t0", "t1"] * 2, ["t1", "t0"] * 2)
     assert all(rows <= SEND_ROWS for _, rows in turns[:4])
-
-
-async def test_a_refused_message_is_dropped_and_counted_and_the_others_flow(remote: Remote, span: Spans) -> None:
-    bridge = span()
-    bridge.land(2)
-    bridge.land(1, qos=2)
-    visit = await remote.accept()
-    await visit.publishes(3)
-    visit.send(Puback(1, Reason.NOT_AUTHORIZED), Puback(2), Pubrec(3, Reason.QUOTA_EXCEEDED))
-    await until(lambda: bridge.outboxes[0].depth == 0)
-    assert bridge.outboxes[0].delivered == 1
-    assert bridge.outboxes[0].dropped == {"refused-0x87": 1, "refused-0x97": 1}
-    assert bridge.uplink.in_flight == 0
 
 
 async def test_the_keep_alive_of_the_server_counts_and_a_silent_server_is_left(remote: Remote, span: Spans) -> None:
