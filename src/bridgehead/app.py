@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
 from bridgehead.pipeline.remembered import remember, removed_routes
+from bridgehead.pipeline.room import Room
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
 from bridgehead.pipeline.supervisor import PipelineSettings, Supervisor
@@ -27,6 +29,7 @@ from bridgehead.settings.model import Settings
 from bridgehead.settings.route import Route
 from bridgehead.storage.deaddesk import DeadLetterDesk
 from bridgehead.storage.engine import Engine
+from bridgehead.storage.freespace import LOOK_EVERY, FreeSpace, free_bytes
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.memory import MemoryEngine
@@ -70,6 +73,8 @@ class Node:
         pushing = {route.id: self._outboxes[route.id] for route in self._routes if route.direction == "push"}
         self._desk = DeadLetterDesk(self._engine, pushing)
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
+        self._space = self._free_space()
+        self._space_watch: asyncio.TimerHandle | None = None
         self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged)
         self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
         self._listeners: list[Listener] = []
@@ -90,6 +95,12 @@ class Node:
         engine = RocksEngine(Path(self.settings.data_dir) / "store", sync=persistence.sync)
         engine.on_failure = self._storage_failed
         return engine
+
+    def _free_space(self) -> FreeSpace | None:
+        min_free = self.settings.persistence.min_free
+        if not self._engine.durable or not min_free:
+            return None
+        return FreeSpace(partial(free_bytes, self.settings.data_dir), min_free)
 
     def _storage_failed(self, error: BaseException) -> None:
         """Nothing can be promised any more: the node ends, and what it had promised is found at the next start."""
@@ -120,7 +131,12 @@ class Node:
             persist=bridge.persist,
             hop_limit=bridge.loop_prevention_hop_count if bridge.loop_prevention_enabled else None,
         )
-        return Door(rule, self._journal.log(INLINE if route.engine == "inline" else SHARED), self._ledgers[route.id])
+        door = Door(rule, self._journal.log(INLINE if route.engine == "inline" else SHARED), self._ledgers[route.id])
+        if route.strategy == "refuse":
+            outbox = self._outboxes[route.id]
+            door.room = Room(outbox, self._journal)
+            outbox.on_left = self._room_again
+        return door
 
     def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Whoever wanted to write to a disk that has failed; why it failed is said once, at the end."""
@@ -132,14 +148,19 @@ class Node:
         asyncio.get_running_loop().set_exception_handler(self._unexpected)
         limits = self.settings.queued_messages
         pushes = [self._doors[route.id] for route in self._routes if route.direction == "push"]
-        self.broker = Broker(self._engine, self._journal, pushes, limits.max_queued_messages, limits.max_queue_bytes)
-        self._gate.on_commit = self._journal_has_room
+        bounds = (limits.max_queued_messages, limits.max_queue_bytes)
+        self.broker = Broker(self._engine, self._journal, pushes, *bounds, self._space)
+        self._gate.on_commit = lambda _: self._room_again()
         self._start_engines()
+        publish = partial(self.broker.publish, waits=True)
         for bridge in self.settings.bridges:
             routes = [route for route in self._routes if route.bridge == bridge.id]
             pulls = [self._doors[route.id] for route in routes if route.direction == "pull"]
-            service = BridgeService(bridge, routes, self._outboxes, pulls, self._engine, self._journal, self.broker.publish)
+            service = BridgeService(bridge, routes, self._outboxes, pulls, self._engine, self._journal, publish, self._space)
             self._bridges.append(service)
+        if self._space is not None:
+            self._space.on_room = self._room_again
+            self._watch_space()
         try:
             for listener in self.settings.listeners:
                 self._listeners.append(Listener(self.broker, listener.host, listener.port))
@@ -186,10 +207,16 @@ class Node:
             )
             self._supervisor = Supervisor(settings, self._gate, self._service)
 
-    def _journal_has_room(self, _: str) -> None:
-        self.broker.journal_has_room()
+    def _room_again(self) -> None:
+        """Rows have left the journal or an outbox, or the disk has space again: whoever waits for that may look."""
+        self.broker.room_again()
         for service in self._bridges:
-            service.journal_has_room()
+            service.room_again()
+
+    def _watch_space(self) -> None:
+        assert self._space is not None
+        self._space_watch = asyncio.get_running_loop().call_later(LOOK_EVERY, self._watch_space)
+        self._space.look()
 
     def _inline_logs(self, *, spark: bool) -> list[str]:
         """The logs that the node itself moves on: that of inline routes, and any that an earlier life left rows in."""
@@ -236,6 +263,7 @@ class Node:
             routes=routes,
             storage=lambda: {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot()},
             removed={route: self._outboxes[route] for route in self._removed},
+            space=self._space,
         )
 
     @property
@@ -252,6 +280,8 @@ class Node:
 
     async def stop(self) -> None:
         """Stop taking, let the pipeline end its batch, say goodbye to the remotes, then close."""
+        if self._space_watch is not None:
+            self._space_watch.cancel()
         for listener in self._listeners:
             await listener.stop()
         if self._supervisor is not None:

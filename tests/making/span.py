@@ -12,7 +12,9 @@ from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.poison import Poison
 from bridgehead.bridge.uplink import Uplink, UplinkRule
 from bridgehead.pipeline.door import Door, DoorRule
+from bridgehead.pipeline.room import Room
 from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.freespace import FreeSpace
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
@@ -32,6 +34,8 @@ class Span:
         tier2: int = 10_000,
         pull: bool = False,
         engine: Engine | None = None,
+        pull_limit: int | None = None,
+        space: FreeSpace | None = None,
         **rule: Any,
     ) -> None:
         self.engine = MemoryEngine() if engine is None else engine
@@ -44,7 +48,11 @@ class Span:
             forwarder.poison = Poison((0.001, 0.002, 0.004))
         self.door = Door(DoorRule(route="pull", bridge="b", filters=("in/#",)), self.log)
         version = rule.get("version", 5)
-        self.consumer = Consumer(self.engine, self.journal, [self.door], "edge", (), bridge="b", drop_retained=version < 5)
+        if pull_limit is not None:
+            self.door.room = Room(Outbox("pull", self.engine, pull_limit, 1 << 30, strategy="refuse"), self.journal)
+        self.consumer = Consumer(
+            self.engine, self.journal, [self.door], "edge", (), bridge="b", drop_retained=version < 5, space=space
+        )
         given: dict[str, Any] = {
             "bridge": "b",
             "addresses": (("127.0.0.1", port),),
@@ -70,6 +78,13 @@ class Span:
         self._next[route] += count
         self.engine.write(changes)
         self.outboxes[route].landed()
+
+    def consume(self) -> None:
+        """Everything in the journal has gone its way."""
+        changes = Changes()
+        self.log.consume(changes, self.log.end)
+        self.engine.write(changes)
+        self.consumer.room_again()
 
     def journalled(self) -> list[bytes]:
         pieces = self.log.read(0, self.log.visible)

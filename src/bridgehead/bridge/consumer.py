@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,20 +14,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridgehead.clock import now_us
-from bridgehead.link.gathering import Gathering, Source
+from bridgehead.link.gathering import Answers, Gathering, Source
+from bridgehead.link.heldrows import HeldRows
+from bridgehead.pipeline.admission import DISK, DROPPED, HELD, Verdict, guarded, judge
 from bridgehead.pipeline.door import Arrived, Door, timestamps
 from bridgehead.pipeline.plans import Rows as Chosen
 from bridgehead.pipeline.plans import TopicPlans, in_order
-from bridgehead.session.rows import wire_batch
+from bridgehead.session.rows import receive, unreceive, wire_batch
 from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.freespace import FreeSpace
 from bridgehead.storage.inboundids import InboundIds
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.wire.fields import Reader, write_varint
 from bridgehead.wire.intake import Rows
-from bridgehead.wire.kernels_scan import PROPS_LEN, PROPS_START
+from bridgehead.wire.kernels_scan import FLAGS, PROPS_LEN, PROPS_START, QOS_MASK
 from bridgehead.wire.packettype import PacketType
 from bridgehead.wire.properties import decode_properties
 from bridgehead.wire.topicnames import matches
+
+HELD_BYTES: Final = 16 * 1024 * 1024
+"""What a bridge holds back at most of what its remote sends while there is no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +55,7 @@ class Consumer:
         *,
         bridge: str,
         drop_retained: bool,
+        space: FreeSpace | None = None,
     ) -> None:
         self.gathering: Gathering[Source] = Gathering(engine, self._accept)
         self._engine = engine
@@ -57,6 +67,11 @@ class Consumer:
         self._identified = identified  # filters that overlap, in the order of their subscription identifiers from 1 on
         self._drop_retained = drop_retained
         self._plans: TopicPlans[_Wanting] = TopicPlans(self._wanting)
+        self._space = space
+        self._guarded = any(door.room is not None for door in doors)
+        self._held: tuple[Source, HeldRows] | None = None  # what has no room yet, and who is owed its acknowledgements
+        self._offer_due = False
+        self.held_lost = 0  # messages of QoS 0 behind held ones when the connection ended
         self.received = 0
         self.unmatched = 0
         self.retained_skipped = 0
@@ -66,6 +81,31 @@ class Consumer:
     def full(self) -> bool:
         """The journal takes no more than what is on its way: whoever brings messages waits."""
         return self._journal.full
+
+    @property
+    def holds_too_much(self) -> bool:
+        """What is held back is bounded: a remote that sends on regardless is sent away, and sends it again later."""
+        return self._held is not None and self._held[1].size > HELD_BYTES
+
+    def room_again(self) -> None:
+        """There may be room for what is held back."""
+        if self._held is not None and not self._offer_due:
+            self._offer_due = True
+            asyncio.get_running_loop().call_soon(self._offer)
+
+    def _offer(self) -> None:
+        self._offer_due = False
+        if self._held is not None:
+            source, held = self._held
+            self._held = None
+            self.inbound.changed(*receive(held.rows.rows, self.inbound.marks))
+            self.gathering.offer(held.rows, [(source, held.replies)])
+
+    def forget_held(self) -> None:
+        """The connection is gone: what was held had no acknowledgement, and comes again if it was of QoS 1 or 2."""
+        if self._held is not None:
+            self.held_lost += int(np.count_nonzero(_qos(self._held[1].rows) == 0))
+            self._held = None
 
     def session_lost(self, then: Callable[[], None]) -> None:
         """The remote starts anew, with the first id again: what we know of ids is forgotten, and only then ``then`` comes."""
@@ -81,8 +121,44 @@ class Consumer:
         by = [at for at, each in enumerate(self._identified, 1) if matches(each, topic)]
         return _Wanting(tuple(door for door in self._doors if door.filters_match(topic)), by[0] if len(by) > 1 else 0)
 
-    def _accept(self, rows: Rows, sources: list[Source]) -> None:
+    def _judge(self, rows: Rows) -> Verdict | None:
+        """What gets in; None stands for all. What follows something held back is held back as well, in order."""
+        low = self._space is not None and not self._space.coming(len(rows.arena))
+        if not (low or self._guarded or self._held is not None) or not len(rows.rows):
+            return None
+        batch, qos = wire_batch(rows), _qos(rows)
+        short = guarded([(plan.doors, chosen) for plan, chosen in self._plans.groups(batch.column("topic"))], batch)
+        if not (low or short or self._held is not None):
+            return None
+        verdict = Verdict(np.zeros(len(qos), np.int64), np.where(qos > 0, HELD, DROPPED).astype(np.uint8))
+        if self._held is not None:
+            verdict.hold(0, 0, None)
+        if low:
+            verdict.keep_out(np.flatnonzero((qos > 0) & verdict.admitted), DISK)
+        judge(verdict, short, batch)
+        for guard, out in verdict.refused(DROPPED):
+            if isinstance(guard, Door):
+                guard.turn_away(len(out), told=False)
+        return verdict
+
+    def _hold_back(self, verdict: Verdict, rows: Rows, source: Source) -> Answers[Source]:
+        chosen = verdict.held_rows(0)
+        more = rows.only(chosen)
+        unreceive(more.rows, self.inbound.marks)  # as long as they are only here, they have not come
+        if self._held is None:
+            self._held = source, HeldRows(more, verdict.held[0][1])
+        else:
+            self._held[1].follow(more)
+        return {source: partial(self._held[1].keep_replies, own=rows.rows, admitted=len(rows.rows) - len(chosen))}
+
+    def _accept(self, rows: Rows, sources: list[Source]) -> Answers[Source] | None:
         """What came, and the QoS 2 ids it came with, in one write."""
+        answers = None
+        verdict = self._judge(rows)
+        if verdict is not None:
+            if verdict.held:
+                answers = self._hold_back(verdict, rows, sources[0])
+            rows = Rows(rows.rows[verdict.admitted], rows.arena)
         changes = Changes()
         touched: dict[str, Log] = {}
         try:
@@ -94,6 +170,7 @@ class Consumer:
                 self._engine.write(changes)
                 ends = [(log, log.end) for log in touched.values()]
                 self._engine.when_synced(lambda: _publish(ends))
+        return answers
 
     def _admit(self, changes: Changes, touched: dict[str, Log], rows: Rows) -> None:
         batch = wire_batch(rows)
@@ -127,6 +204,10 @@ class Consumer:
         kept = [row for row in candidates if identifier in (_identifiers(rows, int(row)) or (identifier,))]
         self.copies_skipped += len(candidates) - len(kept)
         return np.array(kept, np.int64)
+
+
+def _qos(rows: Rows) -> npt.NDArray[np.int64]:
+    return rows.rows[:, FLAGS] & QOS_MASK
 
 
 def _identifiers(rows: Rows, row: int) -> list[int]:

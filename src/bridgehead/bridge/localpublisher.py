@@ -22,22 +22,28 @@ TURN_ROWS: Final = 8192
 
 class LocalPublisher:
     """Takes rows whenever there are any. ``publish`` makes one write of what the local broker does with them and what it
-    is given to do with it: that they leave the outbox.
+    is given to do with it: that so many of them, up to the first that has no room yet, leave the outbox.
     """
 
     def __init__(
-        self, outbox: Outbox, publish: Callable[[Batch, Callable[[Changes], None]], None], max_age: float | None = None
+        self, outbox: Outbox, publish: Callable[[Batch, Callable[[Changes, int], None]], int], max_age: float | None = None
     ) -> None:
         self._outbox = outbox
         self._max_age_us = None if max_age is None else round(max_age * 1_000_000)
         self._publish = publish
         self._due = False
+        self._blocked = False  # the next row has no room in a route of the local broker
         outbox.on_waiting = self.wake
 
     def wake(self) -> None:
-        if not self._due:
+        if not self._due and not self._blocked:
             self._due = True
             asyncio.get_running_loop().call_soon(self._turn)
+
+    def room_again(self) -> None:
+        if self._blocked:
+            self._blocked = False
+            self.wake()
 
     def _turn(self) -> None:
         self._due = False
@@ -55,7 +61,11 @@ class LocalPublisher:
             self._outbox.drop(seqs[over], "expired")
             batch, expiry, seqs = batch.filter(pa.array(~over)), expiry[~over], seqs[~over]
         if len(seqs):
-            self._publish(_wire_rows(batch, expiry), lambda changes: self._outbox.acknowledge(seqs, changes))
+            done = self._publish(
+                _wire_rows(batch, expiry), lambda changes, rows: self._outbox.acknowledge(seqs[:rows], changes)
+            )
+            self._blocked = done < len(seqs)
+            self._outbox.reset(seqs[done:])
         self.wake()
 
 

@@ -15,6 +15,7 @@ from bridgehead.pipeline.door import Door
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.freespace import FreeSpace
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.outbox import Outbox
 
@@ -33,7 +34,8 @@ class BridgeService:
         pull_doors: list[Door],
         engine: Engine,
         journal: Journal,
-        publish: Callable[[Batch, str, Callable[[Changes], None]], None],
+        publish: Callable[[Batch, str, Callable[[Changes, int], None]], int],
+        space: FreeSpace | None = None,
     ) -> None:
         self.id = bridge.id
         wishes = wishes_of(bridge, routes)
@@ -51,6 +53,7 @@ class BridgeService:
             identified,
             bridge=bridge.id,
             drop_retained=rule.version < 5,
+            space=space,
         )
         self.publishers = [
             LocalPublisher(
@@ -66,8 +69,12 @@ class BridgeService:
         for publisher in self.publishers:
             publisher.wake()  # rows of an earlier life may be there
 
-    def journal_has_room(self) -> None:
-        self.uplink.journal_has_room()
+    def room_again(self) -> None:
+        """There may be room, in the journal, in an outbox or on the disk, for what waits for it."""
+        self.consumer.room_again()
+        self.uplink.room_again()
+        for publisher in self.publishers:
+            publisher.room_again()
 
     async def stop(self) -> None:
         await self.uplink.stop()

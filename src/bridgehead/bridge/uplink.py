@@ -257,6 +257,7 @@ class Uplink:
         if error is not None:
             self._error = f"connection lost: {error}"
         self._consumer.gathering.flush()
+        self._consumer.forget_held()
         self._offline()
         self._closed.set()
 
@@ -295,12 +296,14 @@ class Uplink:
             self._link.write(data)
             if self._consumer.full:
                 self._link.pause_reading()
+            if self._consumer.holds_too_much:
+                self._fail(Reason.QUOTA_EXCEEDED, "there is no room for what the remote broker sends")
 
     def failed(self, rows: Rows) -> None:
         unreceive(rows.rows, self._consumer.inbound.marks)
         self._fail(Reason.UNSPECIFIED_ERROR, "what the remote broker sent could not be kept")
 
-    def journal_has_room(self) -> None:
+    def room_again(self) -> None:
         """Read on, if there is room again for what comes."""
         if self._link is not None and not self._consumer.full:
             self._link.resume_reading()

@@ -19,18 +19,21 @@ import pyarrow.compute as pc
 
 from bridgehead.broker.connection import Connection
 from bridgehead.broker.distributor import Distributor, clients_of, single_client
+from bridgehead.broker.doorkeeper import Doorkeeper, count_out, verdict_from_within
 from bridgehead.broker.session import NEVER, ClientSession
 from bridgehead.broker.sessionstore import SessionStore
 from bridgehead.clock import monotonic, now_us
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import WIRE
-from bridgehead.link.gathering import Gathering
+from bridgehead.link.gathering import Answers, Gathering
+from bridgehead.pipeline.admission import judge
 from bridgehead.pipeline.door import Door
 from bridgehead.session.rows import wire_batch
 from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.freespace import FreeSpace
 from bridgehead.storage.inboundids import InboundIds
 from bridgehead.storage.journal import Journal, Log
-from bridgehead.wire.intake import Rows, ScanResult
+from bridgehead.wire.intake import Rows
 from bridgehead.wire.kernels_scan import CONN
 from bridgehead.wire.packets import Connack, Connect, Subscribe, Unsubscribe, Will
 from bridgehead.wire.reason import Reason
@@ -42,16 +45,19 @@ SESSIONS_LIMIT: Final = 100_000
 
 
 Also = Callable[[Changes], None]
+Taken = Callable[[Changes, int], None]
 
 
-def _nothing_else(changes: Changes) -> None:
-    """What came is all there is to write."""
+def _no_matter(changes: Changes, rows: int) -> None:
+    """Nothing else changes with what is published."""
 
 
 class Broker:
     """Owns connections, sessions and the tick."""
 
-    def __init__(self, engine: Engine, journal: Journal, doors: list[Door], max_rows: int, max_bytes: int) -> None:
+    def __init__(
+        self, engine: Engine, journal: Journal, doors: list[Door], max_rows: int, max_bytes: int, space: FreeSpace | None = None
+    ) -> None:
         self.gathering: Gathering[Connection] = Gathering(engine, self._gathered)
         self.distributor = Distributor(engine, lambda: doors)
         self._store = SessionStore(engine, lambda name, kept: ClientSession(name, engine, max_rows, max_bytes, kept=kept))
@@ -66,6 +72,7 @@ class Broker:
         self._next_number = 1
         self._held: set[Connection] = set()  # connections not read from while the journal is full
         self._loop = asyncio.get_running_loop()
+        self.doorkeeper = Doorkeeper(self.distributor.short, self.gathering.offer, self.read_on, space)
         self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep_later)
         self._wills: dict[str, tuple[asyncio.TimerHandle, Will]] = {}  # of clients that may still come back
         for session in self.sessions.values():
@@ -77,34 +84,67 @@ class Broker:
         self._next_number += 1
         return Connection(self, self._next_number)
 
-    def _gathered(self, rows: Rows, sources: list[Connection]) -> None:
+    def _gathered(self, rows: Rows, sources: list[Connection]) -> Answers[Connection] | None:
         ids, self._ids_changed = self._ids_changed, {}
 
         def write_ids(changes: Changes) -> None:
             for each in ids.values():
                 each.write(changes)
 
-        if len(rows.rows):
-            names = {connection.number: connection.client_id for connection in sources}
-            self._accept(wire_batch(rows), clients_of(rows.rows[:, CONN], names.__getitem__), write_ids)
-            if self._journal.full:
-                self._hold(sources)
+        if not len(rows.rows):
+            self._write(write_ids)
+            return None
+        self.doorkeeper.offer_if_due(sources)  # those who were held back came first
+        names = {connection.number: connection.client_id for connection in sources}
+        batch, clients = wire_batch(rows), clients_of(rows.rows[:, CONN], names.__getitem__)
+        verdict = self.doorkeeper.judge(batch, rows, sources)
+        answers = None
+        if verdict is not None:
+            answers = self.doorkeeper.carry_out(verdict, rows, sources)
+            admitted = pa.array(verdict.admitted)
+            batch, clients = batch.filter(admitted), clients.filter(admitted)
+        if batch.num_rows:
+            self._accept(batch, clients, write_ids)
         else:
-            changes = Changes()
-            write_ids(changes)
-            self._engine.write(changes)
+            self._write(write_ids)
+        if self._journal.full:
+            self._hold(sources)
+        return answers
 
-    def ids_changed(self, connection: Connection, run: ScanResult) -> bool:
-        """Whether this run has changed QoS 2 ids that are to be written with its rows."""
+    def _write(self, add: Also) -> None:
+        changes = Changes()
+        add(changes)
+        self._engine.write(changes)
+
+    def ids_changed(self, connection: Connection, ids_from: int, ids_to: int) -> bool:
+        """Whether QoS 2 ids that lie in this range have changed, and are to be written with their rows."""
         session = connection.session
-        if session is None or not session.inbound.changed(run.ids_from, run.ids_to):
+        if session is None or not session.inbound.changed(ids_from, ids_to):
             return False
         self._ids_changed[session.client_id] = session.inbound
         return True
 
-    def publish(self, batch: Batch, client_id: str, with_it: Also = _nothing_else) -> None:
-        """Rows of WIRE form from inside the node (a pull route, a will), as if a client had published them."""
-        self._accept(batch, single_client(client_id, batch.num_rows), with_it)
+    def publish(self, batch: Batch, client_id: str, taken: Taken = _no_matter, *, waits: bool = False) -> int:
+        """Rows of WIRE form from inside the node (a pull route, a will), as if a client had published them.
+
+        Returns how many leading ones are done with; ``taken`` adds to the same write what is to be true with that. With
+        ``waits`` these may be fewer than all: the next one has no room.
+        """
+        clients = single_client(client_id, batch.num_rows)
+        done = int(batch.num_rows)
+        short = self.distributor.short(batch)
+        if short:
+            verdict = verdict_from_within(batch, waits=waits)
+            judge(verdict, short, batch)
+            count_out(verdict)
+            done = verdict.held[0][0] if verdict.held else done
+            admitted = pa.array(verdict.admitted)
+            batch, clients = batch.filter(admitted), clients.filter(admitted)
+        if batch.num_rows:
+            self._accept(batch, clients, lambda changes: taken(changes, done))
+        else:
+            self._write(lambda changes: taken(changes, done))
+        return done
 
     def _accept(self, batch: Batch, clients: pa.DictionaryArray, with_it: Also) -> None:
         """What came goes to routes and subscribers; ``with_it`` adds to the same write what is to be true with it."""
@@ -138,11 +178,18 @@ class Broker:
             connection.link.pause_reading()
             self._held.add(connection)
 
-    def journal_has_room(self) -> None:
+    def room_again(self) -> None:
+        """There may be room, in the journal, in an outbox or on the disk, for those who wait for it."""
         if self._held and not self._journal.full:
             held, self._held = self._held, set()
             for connection in held:
-                connection.link.resume_reading()
+                self.read_on(connection)
+        self.doorkeeper.room_again()
+
+    def read_on(self, connection: Connection) -> None:
+        """Read from this client, unless there is a reason left not to."""
+        if connection not in self._held and connection not in self.doorkeeper:
+            connection.link.resume_reading()
 
     # -- connections and sessions -------------------------------------------------------------------------------------
 
@@ -207,6 +254,7 @@ class Broker:
         self._detach(connection)
 
     def _detach(self, connection: Connection) -> None:
+        self.doorkeeper.forget(connection)
         session = connection.session
         if session is None:
             return

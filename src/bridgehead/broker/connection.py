@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bridgehead.clock import monotonic
 from bridgehead.link.link import Buffer, Link
-from bridgehead.session.rows import unreceive
+from bridgehead.session.rows import receive, unreceive
 from bridgehead.session.stream import Fault, PacketStream
 from bridgehead.wire.encode import encode
 from bridgehead.wire.intake import Rows, ScanResult
@@ -85,7 +85,8 @@ class Connection:
         if len(run.acks):
             self.broker.client_acked(self, run.acks)
         if run.row_to > run.row_from or run.replies:
-            self.broker.gathering.received(self, run.replies, ids_changed=self.broker.ids_changed(self, run))
+            changed = self.broker.ids_changed(self, run.ids_from, run.ids_to)
+            self.broker.gathering.received(self, run.replies, ids_changed=changed)
 
     def _control(self, packet: Packet) -> None:
         if isinstance(packet, Pingreq):
@@ -190,8 +191,16 @@ class Connection:
         if not self.closing:
             self.link.write(data)
 
-    def failed(self, rows: Rows) -> None:
+    def not_received(self, rows: Rows) -> None:
+        """Those of these rows that are ours were not taken: they have not come."""
         unreceive(rows.rows[rows.rows[:, CONN] == self.number], self._stream.inbound)
+
+    def received_again(self, rows: Rows) -> None:
+        """These rows of ours, which were held back, are offered once more."""
+        self.broker.ids_changed(self, *receive(rows.rows, self._stream.inbound))
+
+    def failed(self, rows: Rows) -> None:
+        self.not_received(rows)
         self.refuse(Reason.UNSPECIFIED_ERROR, "its messages could not be kept")
 
     def lingers(self, now: float) -> bool:

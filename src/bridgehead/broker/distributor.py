@@ -16,6 +16,7 @@ from bridgehead.broker.session import ClientSession
 from bridgehead.broker.tree import TopicTree
 from bridgehead.columns.batches import Batch, constant, constant_label
 from bridgehead.columns.schema import OUTBOX
+from bridgehead.pipeline.admission import guarded
 from bridgehead.pipeline.door import Arrived, Door, timestamps
 from bridgehead.pipeline.plans import Rows, TopicPlans, in_order
 from bridgehead.storage.engine import Changes, Engine
@@ -60,6 +61,7 @@ class Distributor:
         self._doors = doors
         self._tree: TopicTree[Entry] = TopicTree()
         self._plans: TopicPlans[Plan] = TopicPlans(self._plan)
+        self._guarded: bool | None = None  # whether any route makes publishers wait; None: not looked yet
         self.retained = Retained(engine)
         self.dirty: dict[int, ClientSession] = {}
 
@@ -84,6 +86,15 @@ class Distributor:
 
     def routes_changed(self) -> None:
         self._plans.invalidate()
+        self._guarded = None
+
+    def short(self, batch: Batch) -> dict[Door, npt.NDArray[np.int64]]:
+        """Routes that may not have room for all that they want of these rows, with the rows that they want."""
+        if self._guarded is None:
+            self._guarded = any(door.room is not None for door in self._doors())
+        if not self._guarded:
+            return {}
+        return guarded([(plan.doors, rows) for plan, rows in self._plans.groups(batch.column("topic"))], batch)
 
     def distribute(self, changes: Changes, batch: Batch, clients: pa.DictionaryArray, received_at: int) -> None:
         """Rows of WIRE form that were accepted, with the client each came from, in order of arrival."""

@@ -76,7 +76,7 @@ def _api(view: NodeView, *routers: APIRouter) -> FastAPI:
     async def readiness(response: Response) -> dict[str, Any]:
         reasons = view.unready()
         response.status_code = 503 if reasons else 200
-        return {"status": "DOWN" if reasons else "UP", "reasons": reasons, "degraded": []}
+        return {"status": "DOWN" if reasons else "UP", "reasons": reasons, "degraded": view.degraded()}
 
     @api.get("/api/v1/status")
     async def status() -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
 from bridgehead.errors import StorageError
@@ -32,6 +32,8 @@ class Keeper(Protocol):
 
 
 S = TypeVar("S", bound=Source)
+Answers = Mapping[S, Callable[[bytes], bytes]]
+"""Of sources whose rows were not all taken: how the replies due to them change."""
 
 
 class Gathering(Generic[S]):
@@ -40,7 +42,7 @@ class Gathering(Generic[S]):
     A turn that only released QoS 2 ids has no rows, and is accepted all the same if their removal is to be written.
     """
 
-    def __init__(self, engine: Keeper, accept: Callable[[Rows, list[S]], None]) -> None:
+    def __init__(self, engine: Keeper, accept: Callable[[Rows, list[S]], Answers[S] | None]) -> None:
         self.intake = Intake()
         self._engine = engine
         self._accept = accept
@@ -69,17 +71,30 @@ class Gathering(Generic[S]):
         runs, self._runs = self._runs, []
         if self.intake.rows_used or self._ids_changed:
             self._ids_changed = False
-            rows = self.intake.take()
-            try:
-                self._accept(rows, [source for source, _ in runs])
-            except Exception as error:
-                # A fault of ours, or of the disk. Not acknowledged, the senders keep their messages, and bring them again.
-                ours = not isinstance(error, StorageError)
-                log.error("a turn of %d messages could not be kept: %s", len(rows.rows), error, exc_info=ours)
-                for source in dict.fromkeys(source for source, _ in runs):
-                    source.failed(rows)
-                return
-        self._engine.when_synced(lambda: _reply(runs))
+            self.offer(self.intake.take(), runs)
+        else:
+            self._engine.when_synced(lambda: _reply(runs))
+
+    def offer(self, rows: Rows, runs: list[tuple[S, bytes]]) -> None:
+        """These rows, of this turn or held back in an earlier one, go their way; ``runs`` are the replies due for them."""
+        try:
+            answers = self._accept(rows, [source for source, _ in runs])
+        except Exception as error:
+            # A fault of ours, or of the disk. Not acknowledged, the senders keep their messages, and bring them again.
+            ours = not isinstance(error, StorageError)
+            log.error("a turn of %d messages could not be kept: %s", len(rows.rows), error, exc_info=ours)
+            for source in dict.fromkeys(source for source, _ in runs):
+                source.failed(rows)
+            return
+        due = runs if answers is None else _answered(runs, answers)
+        self._engine.when_synced(lambda: _reply(due))
+
+
+def _answered(runs: list[tuple[S, bytes]], answers: Answers[S]) -> list[tuple[S, bytes]]:
+    due = [(source, replies) for source, replies in runs if source not in answers]
+    for source, answer in answers.items():
+        due.append((source, answer(b"".join(replies for other, replies in runs if other == source))))
+    return due
 
 
 def _reply(runs: list[tuple[S, bytes]]) -> None:

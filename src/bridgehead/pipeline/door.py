@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, constant, constant_label, list_bounds
 from bridgehead.columns.schema import STORED, TIMESTAMP
+from bridgehead.pipeline.room import Room
 from bridgehead.pipeline.rules import hop_counts
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
 from bridgehead.storage.ledger import Ledger
+from bridgehead.storage.outbox import QUEUE_FULL
 from bridgehead.wire.topicnames import matches
 
 
@@ -55,6 +57,8 @@ class Door:
         self.rule = rule
         self.log = log
         self.ledger = Ledger(rule.route) if ledger is None else ledger
+        self.room: Room | None = None  # where a full queue makes publishers wait
+        self.refused = 0  # messages for which there was no room, and whose publisher was told so
 
     @property
     def received(self) -> int:
@@ -76,9 +80,16 @@ class Door:
         """So many rows matched, and an exclude keeps them out."""
         self.ledger.turn_away("excluded", rows)
 
+    def turn_away(self, rows: int, *, told: bool) -> None:
+        """So many rows matched and had no room: they are lost, unless their publisher was told and keeps them."""
+        if told:
+            self.refused += rows
+        else:
+            self.ledger.turn_away(QUEUE_FULL, rows)
+
     def admit(self, changes: Changes, batch: Batch, clients: pa.DictionaryArray, received_at: pa.Array) -> int:
         """Append those rows to the log that may enter; returns how many did."""
-        keep = self._under_hop_limit(batch)
+        keep = self.passing(batch)
         if keep is not None:
             self.ledger.turn_away("loop", int((~keep).sum()))
             mask = pa.array(keep)
@@ -98,7 +109,7 @@ class Door:
         self.ledger.write(changes)
         return int(rows)
 
-    def _under_hop_limit(self, batch: Batch) -> npt.NDArray[np.bool_] | None:
+    def passing(self, batch: Batch) -> npt.NDArray[np.bool_] | None:
         """Which rows may cross another bridge; None if all may."""
         properties = batch.column("user_properties")
         limit = self.rule.hop_limit

@@ -19,6 +19,13 @@ def unreceive(rows: npt.NDArray[np.int64], inbound: npt.NDArray[np.uint8]) -> No
     inbound[rows[qos2, PACKET_ID]] = 0
 
 
+def receive(rows: npt.NDArray[np.int64], inbound: npt.NDArray[np.uint8]) -> tuple[int, int]:
+    """These rows are offered again: their QoS 2 packet ids count as received. Returns a range that holds all of these."""
+    ids = rows[rows[:, FLAGS] & QOS_MASK == 2, PACKET_ID]
+    inbound[ids] = 1
+    return (int(ids.min()), int(ids.max()) + 1) if len(ids) else (0, 0)
+
+
 def wire_batch(rows: Rows) -> Batch:
     columns = to_columns(rows.rows, rows.arena)
     return pa.RecordBatch.from_arrays([getattr(columns, name) for name in WIRE.names], schema=WIRE)

@@ -55,8 +55,6 @@ NOT_YET: dict[str, Accepted] = {
     "auth.allowAnonymous": only(True),
     "auth.users": only([]),
     "auth.permissions": only([]),
-    "persistence.minFree": only(256 * 2**20),
-    "queuedMessages.strategy": only("discard", "discard-oldest"),
     "journal.retain.hours": only(0),
     "journal.retain.bytes": only(0),
     "pipeline.master": Accepted(
@@ -71,7 +69,6 @@ NOT_YET: dict[str, Accepted] = {
     "bridges[*].proxy": only(None),
     "bridges[*].rateLimit": only(None),
     "bridges[*].*Subscriptions[*].destination": Accepted(is_plain_destination, "literal levels and {#}"),
-    "bridges[*].*Subscriptions[*].strategy": only(None, "discard", "discard-oldest"),
     "bridges[*].*Subscriptions[*].transform": only(None),
     "bridges[*].*Subscriptions[*].archive": only(None),
 }

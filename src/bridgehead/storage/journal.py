@@ -212,6 +212,14 @@ class Journal:
         found = [log.oldest for log in self.logs.values() if log.waiting_of.get(route)]
         return min((each for each in found if each is not None), default=None)
 
+    def waiting_weight_of(self, route: str) -> int:
+        """The bytes of these rows, by the share that they are of all that wait in their log."""
+        return sum(
+            log.waiting_weight * rows // log.waiting
+            for log in self.logs.values()
+            if (rows := log.waiting_of.get(route, 0))
+        )
+
     @property
     def full(self) -> bool:
         """The door is shut while this holds: reached only when a pipeline does not read.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from bridgehead.pipeline.gate import Gate
     from bridgehead.pipeline.supervisor import Supervisor
     from bridgehead.settings.route import Route
+    from bridgehead.storage.freespace import FreeSpace
     from bridgehead.storage.journal import Journal
     from bridgehead.storage.outbox import Outbox
 
@@ -44,6 +45,13 @@ class NodeView:
     routes: list[RouteView]
     storage: Callable[[], dict[str, Any]] = dict
     removed: dict[str, Outbox] = field(default_factory=dict)  # of routes that are not in the file any more
+    space: FreeSpace | None = None  # None: nothing is kept on a disk, or its space is not watched
+
+    def degraded(self) -> list[str]:
+        """What does not work as it should while the node is ready all the same."""
+        if self.space is None or not self.space.low:
+            return []
+        return [f"free disk space is below persistence.minFree ({self.space.free} of {self.space.min_free} bytes)"]
 
     def unready(self) -> list[str]:
         """Why the node is not ready; empty when it is."""
@@ -64,14 +72,22 @@ class NodeView:
                 "received": self.broker.received_rows,
                 "retained": len(self.broker.distributor.retained),
                 "refused": dict(self.broker.refusals),
+                "heldBack": len(self.broker.doorkeeper),
+                "heldLost": self.broker.doorkeeper.lost,
             },
-            "storage": self.storage(),
+            "storage": {**self.storage(), **_space(self.space)},
             "journal": {name: _log(self, name) for name in self.journal.logs},
             "pipeline": _pipeline(self.supervisor),
             "bridges": {name: _bridge(service) for name, service in self.bridges.items()},
             "routes": {view.route.id: _route(view, self.journal) for view in self.routes},
             "removedRoutes": {route: _numbers(outbox, self.journal) for route, outbox in self.removed.items()},
         }
+
+
+def _space(space: FreeSpace | None) -> dict[str, Any]:
+    if space is None:
+        return {}
+    return {"free": space.free, "minFree": space.min_free, "refusing": space.low, "refused": space.refused}
 
 
 def _log(view: NodeView, name: str) -> dict[str, Any]:
@@ -121,6 +137,7 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
         "unmatched": service.consumer.unmatched,
         "retainedSkipped": service.consumer.retained_skipped,
         "copiesSkipped": service.consumer.copies_skipped,
+        "heldLost": service.consumer.held_lost,
     }
 
 
@@ -138,6 +155,7 @@ def _route(view: RouteView, journal: Journal) -> dict[str, Any]:
         "heldBack": held,
         "reordered": view.forwarder.poison.reordered if view.forwarder is not None else 0,
         "deadLetters": _dead(view.outbox) if view.forwarder is not None else None,
+        "refused": view.door.refused,
     }
 
 

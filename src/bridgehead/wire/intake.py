@@ -28,6 +28,9 @@ _FIRST_ROWS, _FIRST_ARENA = 1024, 256 * 1024
 _KEEP_ROWS, _KEEP_ARENA = 16 * 1024, 1024 * 1024
 
 
+_STARTS: Final = [k.TOPIC_START, k.PROPS_START, k.PAYLOAD_START]  # what of a row is a position in the arena
+
+
 class ScanResult(NamedTuple):
     consumed: int
     """Position in the buffer behind the last packet taken."""
@@ -58,6 +61,21 @@ class Rows(NamedTuple):
 
     rows: NDArray[np.int64]
     arena: NDArray[np.uint8]
+
+    def only(self, chosen: NDArray[np.int64]) -> Rows:
+        """Some of the rows, without the bytes of the others."""
+        rows = self.rows[chosen]
+        starts, ends = rows[:, k.TOPIC_START], rows[:, k.PAYLOAD_START] + rows[:, k.PAYLOAD_LEN]
+        parts = [self.arena[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+        moved = ends - np.cumsum(ends - starts)  # to where the parts before it end
+        rows[:, _STARTS] -= moved[:, np.newaxis]
+        return Rows(rows, np.concatenate([self.arena[:0], *parts]))
+
+    def joined(self, behind: Rows) -> Rows:
+        """These rows, then those."""
+        rows = np.concatenate((self.rows, behind.rows))
+        rows[len(self.rows) :, _STARTS] += len(self.arena)
+        return Rows(rows, np.concatenate((self.arena, behind.arena)))
 
 
 class Intake:

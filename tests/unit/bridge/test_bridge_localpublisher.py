@@ -22,13 +22,18 @@ class End:
         self.outbox = Outbox("r", self.engine, 1_000_000, 1 << 30)
         self.published: list[Batch] = []
         self.writes: list[Changes] = []
-        LocalPublisher(self.outbox, self._publish, max_age)
+        self.room = 1 << 60
+        self.publisher = LocalPublisher(self.outbox, self._publish, max_age)
 
-    def _publish(self, batch: Batch, with_it: Callable[[Changes], None]) -> None:
-        self.published.append(batch)
+    def _publish(self, batch: Batch, taken: Callable[[Changes, int], None]) -> int:
+        rows = min(batch.num_rows, self.room)
+        self.room -= rows
+        if rows:
+            self.published.append(batch.slice(0, rows))
         self.writes.append(Changes())
-        with_it(self.writes[-1])
+        taken(self.writes[-1], rows)
         self.engine.write(self.writes[-1])
+        return int(rows)
 
     def land(self, *rows: dict[str, Any]) -> None:
         changes = Changes()
@@ -100,3 +105,18 @@ async def test_a_row_older_than_the_route_allows_is_dropped() -> None:
     await turn()
     assert [row["payload"] for row in end.rows()] == [b"young"]
     assert (end.outbox.ledger.dropped, end.outbox.depth) == ({"too-old": 1}, 0)
+
+
+async def test_rows_without_room_in_the_local_broker_wait_and_go_on_in_order() -> None:
+    end = End()
+    end.room = 2
+    end.land(*numbered(0, 5))
+    await turn()
+    end.land(*numbered(5, 1))
+    await turn()
+    assert [int(row["payload"]) for row in end.rows()] == [0, 1]
+    assert (end.outbox.depth, end.outbox.in_flight) == (4, 0)
+    end.room = 100
+    end.publisher.room_again()
+    await turn()
+    assert [int(row["payload"]) for row in end.rows()] == [0, 1, 2, 3, 4, 5]

@@ -297,9 +297,9 @@ async def test_a_full_journal_stops_the_reading_and_room_starts_it_again(remote:
     visit.send(Publish("in/a", b"1", 1, packet_id=2))
     assert await visit.silent()
     assert bridge.journalled() == [b"0"]
-    bridge.uplink.journal_has_room()
+    bridge.uplink.room_again()
     assert await visit.silent(), "there is no room yet"
     bridge.journal.max_bytes = 1 << 30
-    bridge.uplink.journal_has_room()
+    bridge.uplink.room_again()
     assert await visit.next(Puback) == Puback(2)
     assert bridge.journalled() == [b"0", b"1"]

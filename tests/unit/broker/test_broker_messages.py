@@ -276,12 +276,12 @@ async def test_a_full_journal_stops_the_reading_and_room_starts_it_again() -> No
     assert publisher.received() == [Puback(1)], "what has come is kept and acknowledged"
     assert not publisher.transport.reading
     assert quiet.transport.reading
-    house.broker.journal_has_room()
+    house.broker.room_again()
     assert not publisher.transport.reading
     changes = Changes()
     house.log.consume(changes, house.log.end)
     house.engine.write(changes)
-    house.broker.journal_has_room()
+    house.broker.room_again()
     assert publisher.transport.reading
     house.broker.close()
 

@@ -16,6 +16,7 @@ from bridgehead.console.server import Console, _api
 from bridgehead.errors import StartError
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.supervisor import State, Supervisor
+from bridgehead.storage.freespace import FreeSpace
 from bridgehead.telemetry.snapshot import NodeView
 from making.house import House
 
@@ -67,6 +68,14 @@ async def test_a_node_without_a_pipeline_is_ready_when_its_listeners_accept(view
     assert await get(view, "/api/v1/health/readiness") == (200, up)
     code, answer = await get(replace(view, listening=lambda: False), "/api/v1/health/readiness")
     assert (code, answer["reasons"]) == (503, ["listeners do not accept yet"])
+
+
+async def test_a_node_whose_disk_is_nearly_full_is_ready_and_degraded(view: NodeView) -> None:
+    full = replace(view, space=FreeSpace(lambda: 5, 10))
+    code, answer = await get(full, "/api/v1/health/readiness")
+    assert (code, answer["degraded"]) == (200, ["free disk space is below persistence.minFree (5 of 10 bytes)"])
+    _, status = await get(full, "/api/v1/status")
+    assert status["storage"] == {"free": 5, "minFree": 10, "refusing": True, "refused": 0}
 
 
 async def test_a_node_with_spark_is_ready_when_its_query_runs(view: NodeView) -> None:

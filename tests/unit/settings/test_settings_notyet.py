@@ -18,8 +18,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "auth.allowAnonymous": ([False, "false"], [True, "true"]),
     "auth.users": ([[{"name": "u"}]], [[]]),
     "auth.permissions": ([[{"topic": "a"}]], [[]]),
-    "persistence.minFree": (["1GiB", 0], ["256MiB", 268435456]),
-    "queuedMessages.strategy": (["refuse"], ["discard", "discard-oldest"]),
     "journal.retain.hours": ([1], [0]),
     "journal.retain.bytes": (["1GiB", 1], [0, "0"]),
     "pipeline.master": (
@@ -37,7 +35,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         ["{1}", "a/{2-3}", "{2-#}", "x{1}y", "${bridge.name}/x", "a/$ENV{X}", "\\{1}", "$ENV\\{X}", "{x}", "{", "a}"],
         [None, "a/{#}"],
     ),
-    "bridges[*].*Subscriptions[*].strategy": (["refuse"], [None, "discard", "discard-oldest"]),
     "bridges[*].*Subscriptions[*].transform": ([{"sql": "SELECT 1"}], [None]),
     "bridges[*].*Subscriptions[*].archive": ([{"path": "./lake"}], [None]),
 }

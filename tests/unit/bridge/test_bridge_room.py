@@ -1,0 +1,124 @@
+"""What the remote sends when there is no room for it: held back without an answer, while everything else goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridgehead.bridge import consumer as module
+from bridgehead.storage.freespace import FreeSpace
+from bridgehead.wire.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
+from bridgehead.wire.reason import Reason
+from making.crashing import Lives
+from making.remote import Remote, Visit
+from making.span import Span, until
+
+
+async def connected(remote: Remote, bridge: Span, *, present: bool = False) -> Visit:
+    bridge.uplink.start()
+    return await accepted(remote, bridge, present=present)
+
+
+async def accepted(remote: Remote, bridge: Span, *, present: bool) -> Visit:
+    visit = await remote.accept(session_present=present)
+    if not present:
+        await visit.granted()
+    await until(lambda: bridge.uplink.connected and bridge.uplink.status.subscribed)
+    return visit
+
+
+def messages(first: int, count: int, qos: int = 1) -> list[Publish]:
+    return [Publish("in/a", b"%d" % at, qos, packet_id=at if qos else 0) for at in range(first, first + count)]
+
+
+def numbers(*found: int) -> list[bytes]:
+    return [b"%d" % number for number in found]
+
+
+async def test_a_full_pull_route_takes_what_fits_and_the_rest_when_there_is_room(remote: Remote) -> None:
+    bridge = Span(remote.port, pull=True, pull_limit=2)
+    visit = await connected(remote, bridge)
+    visit.send(*messages(1, 3), *messages(4, 1, qos=2), *messages(5, 1, qos=0))
+    assert [await visit.next(Puback) for _ in range(2)] == [Puback(1), Puback(2)]
+    bridge.land(1, qos=1)
+    sent = await visit.next(Publish)
+    visit.send(Puback(sent.packet_id))
+    await until(lambda: bridge.outboxes[0].ledger.delivered == 1)  # what goes out does not wait for what comes in
+    assert bridge.journalled() == numbers(1, 2)
+    bridge.consume()
+    assert await visit.next(Puback) == Puback(3)
+    assert await visit.next(Pubrec) == Pubrec(4)
+    assert bridge.journalled() == numbers(1, 2, 3, 4)
+    assert (bridge.door.received, bridge.door.dropped) == (5, {"queue-full": 1})
+    await bridge.uplink.stop()
+
+
+async def test_what_is_held_when_the_connection_ends_comes_again(remote: Remote) -> None:
+    bridge = Span(remote.port, pull=True, pull_limit=1)
+    visit = await connected(remote, bridge)
+    visit.send(*messages(1, 2, qos=2), *messages(9, 1, qos=0))
+    assert await visit.next(Pubrec) == Pubrec(1)
+    visit.cut()
+    visit = await accepted(remote, bridge, present=True)
+    bridge.consume()
+    visit.send(Pubrel(1), Publish("in/a", b"2", 2, dup=True, packet_id=2))
+    assert await visit.next(Pubcomp) == Pubcomp(1)
+    assert await visit.next(Pubrec) == Pubrec(2)
+    assert bridge.journalled() == numbers(1, 2)
+    assert bridge.consumer.held_lost == 1
+    await bridge.uplink.stop()
+
+
+async def test_a_held_id_is_not_on_the_disk_before_its_message_is(remote: Remote, tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    engine = lives.start()
+    bridge = Span(remote.port, pull=True, pull_limit=1, engine=engine)
+    visit = await connected(remote, bridge)
+    visit.send(*messages(1, 2, qos=2))
+    assert await visit.next(Pubrec) == Pubrec(1)
+    engine = lives.crash()
+    await bridge.uplink.stop()
+    bridge = Span(remote.port, pull=True, engine=engine)
+    bridge.uplink.start()
+    visit = await remote.accept(session_present=True)
+    await until(lambda: bridge.uplink.connected)
+    visit.send(*(Publish("in/a", b"%d" % at, 2, dup=True, packet_id=at) for at in (1, 2)))
+    packets = [await visit.read()]
+    while isinstance(packets[-1], Pubrel | Subscribe):  # ids that an earlier life may have sent are released first
+        packets.append(await visit.read())
+    assert [packets[-1], await visit.next(Pubrec)] == [Pubrec(1), Pubrec(2)]
+    assert bridge.journalled() == numbers(1, 2)
+    await bridge.uplink.stop()
+    lives.close()
+
+
+async def test_below_the_free_space_only_qos_0_comes_in(remote: Remote) -> None:
+    free = [0]
+    space = FreeSpace(lambda: free[0], 160)
+    bridge = Span(remote.port, pull=True, space=space)
+    space.on_room = bridge.consumer.room_again
+    visit = await connected(remote, bridge)
+    visit.send(*messages(1, 1, qos=0), *messages(2, 1))
+    await until(lambda: bridge.journalled() == numbers(1))
+    free[0] = 1000
+    space.look()
+    assert await visit.next(Puback) == Puback(2)
+    assert bridge.journalled() == numbers(1, 2)
+    await bridge.uplink.stop()
+
+
+async def test_a_remote_that_sends_on_regardless_is_sent_away(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HELD_BYTES", 1000)
+    bridge = Span(remote.port, pull=True, pull_limit=1)
+    visit = await connected(remote, bridge)
+    more: list[Any] = [Publish("in/a", bytes(600), 1, packet_id=at) for at in (1, 2, 3)]
+    visit.send(*more)
+    assert await visit.next(Puback) == Puback(1)
+    assert (await visit.next(Disconnect)).reason == Reason.QUOTA_EXCEEDED
+    visit = await accepted(remote, bridge, present=True)
+    bridge.consume()
+    visit.send(more[1])
+    assert await visit.next(Puback) == Puback(2)
+    await bridge.uplink.stop()
