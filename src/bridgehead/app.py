@@ -217,6 +217,8 @@ class Node:
         assert self._space is not None
         self._space_watch = asyncio.get_running_loop().call_later(LOOK_EVERY, self._watch_space)
         self._space.look()
+        if self._space.low:
+            self._engine.give_back()
 
     def _inline_logs(self, *, spark: bool) -> list[str]:
         """The logs that the node itself moves on: that of inline routes, and any that an earlier life left rows in."""

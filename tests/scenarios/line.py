@@ -25,6 +25,7 @@ class Line:
         remote: dict[str, Any] | None = None,
         push: dict[str, Any] | None = None,
         mode: str = "in-memory",
+        min_free: int | None = None,
         wire_open: bool = True,
         **bridge: Any,
     ) -> None:
@@ -39,7 +40,8 @@ class Line:
             "remoteSubscriptions": [{"filters": ["pull/#"]}],
             **bridge,
         }
-        document = {"persistence": {"mode": mode}, "pipeline": {"engine": "inline"}, "bridges": [whole]}
+        persistence = {"mode": mode} if min_free is None else {"mode": mode, "minFree": min_free}
+        document = {"persistence": persistence, "pipeline": {"engine": "inline"}, "bridges": [whole]}
         self.node = NodeProcess(directory / "node", document)
         if wire_open:
             self.wire.open()

@@ -84,6 +84,9 @@ class Engine(Protocol):
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
         """The notes of a shelf in rising order of their numbers."""
 
+    def give_back(self) -> None:
+        """Space is short: give back soon what deleted batches still take."""
+
     def close(self) -> None: ...
 
 

@@ -58,6 +58,9 @@ class MemoryEngine:
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
         return iter(sorted(self._notes.get(shelf, {}).items()))
 
+    def give_back(self) -> None:
+        """What was deleted is gone already."""
+
     def close(self) -> None:
         self._shelves.clear()
         self._state.clear()

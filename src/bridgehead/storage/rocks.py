@@ -170,6 +170,10 @@ class RocksEngine:
             final.delete(numbered_key(Kind.INDEX, shelf, number))
             self._tidying.deleted(name)
 
+    def give_back(self) -> None:
+        if not self._closed and not self._broken:
+            self._tidying.tidy_now()
+
     # -- syncing ------------------------------------------------------------------------------------------------------
 
     def when_synced(self, callback: Callable[[], None]) -> None:

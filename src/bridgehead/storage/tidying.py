@@ -21,6 +21,9 @@ log = logging.getLogger(__name__)
 WORTH_IT: Final = 64 << 20
 """Bytes of deleted batches below which nobody bothers."""
 
+TABLES_ANYWAY: Final = 16 << 20
+"""Bytes of tables that nobody wonders about, however little is alive."""
+
 _FIRST: Final = Kind.BATCH.value
 _BEHIND: Final = bytes([Kind.BATCH.value[0] + 1])
 
@@ -49,8 +52,22 @@ class Tidying:
     def tidy_if_worth_it(self) -> None:
         """One rewriting for each such amount, also while one is under way: that one may have passed these batches by."""
         if self._dead >= max(WORTH_IT, self._live):
-            self._dead = 0
-            self._latest = self._thread.submit(self._tidy)
+            self._begin()
+
+    def tidy_now(self) -> None:
+        """Space is short: whatever has been deleted is worth it, one rewriting at a time.
+
+        Asked again while that lasts: a disk that was full for a moment makes RocksDB give up a rewriting, without a word.
+        """
+        if self._latest is not None and not self._latest.done():
+            return
+        tables = self._db.property_int_value("rocksdb.total-sst-files-size") or 0
+        if self._dead or tables > 2 * self._live + TABLES_ANYWAY:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._dead = 0
+        self._latest = self._thread.submit(self._tidy)
 
     def _tidy(self) -> None:
         options = CompactOptions()

@@ -79,3 +79,15 @@ def test_while_much_is_alive_little_that_is_dead_stays(tmp_path: Path) -> None:
     drain(outbox, 20)
     assert engine._tidying._latest is not None
     engine.close()
+
+
+def test_when_space_is_short_little_is_worth_it_too(tmp_path: Path) -> None:
+    engine = RocksEngine(tmp_path / "store", sync=False)
+    outbox = Outbox("r", engine, MUCH, MUCH)
+    fill(engine, outbox, ROWS)
+    engine.give_back()
+    assert engine._tidying._latest is None, "nothing was deleted"
+    drain(outbox, 1)
+    engine.give_back()
+    assert engine._tidying._latest is not None
+    engine.close()

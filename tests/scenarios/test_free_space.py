@@ -1,0 +1,129 @@
+"""A disk that is nearly full: publishers are refused before storage fails, what is here goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.storage.freespace import free_bytes
+from scenarios.line import Line
+from support.client import Client, Message
+from support.waiting import PATIENCE, until
+
+pytestmark = pytest.mark.mosquitto
+
+COUNT = 100
+QUOTA_EXCEEDED = 151
+SLACK = 1 << 30
+"""Bytes that are free beyond the bound at first: others who use this disk do not get near it."""
+
+
+class Disk:
+    """The disk that tests run on, as full as a test wants it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.min_free = free_bytes(directory) - SLACK
+        self._ballast = directory / "ballast"
+
+    def fill(self) -> None:
+        with self._ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 2 * SLACK)
+
+    def clear(self) -> None:
+        self._ballast.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path)
+    assert disk.min_free > 2 * SLACK, "this test needs 4 GiB of free disk"
+    yield disk
+    disk.clear()
+
+
+@pytest.fixture
+def line(disk: Disk, tmp_path: Path) -> Iterator[Line]:
+    line = Line(tmp_path, mode="file-native", min_free=disk.min_free)
+    yield line
+    disk.clear()
+    line.close()
+
+
+def numbered(first: int, count: int, qos: int = 1, topic: str = "push/a") -> list[Message]:
+    return [Message(topic, b"%d" % number, qos) for number in range(first, first + count)]
+
+
+def arrived(client: Client, topic: str) -> list[int]:
+    return [int(payload) for payload in client.topics().get(topic, [])]
+
+
+def refusing(line: Line) -> bool:
+    return bool(line.node.status()["storage"]["refusing"])
+
+
+def test_publishers_are_refused_while_the_disk_is_nearly_full_and_nothing_is_lost(line: Line, disk: Disk) -> None:
+    with (
+        Client(line.node.port) as new,
+        Client(line.node.port, "3.1.1") as old,
+        Client(line.remote.port) as there,
+    ):
+        there.subscribe("push/#")
+        new.subscribe("pull/#")
+        line.go_away()
+        new.publish_all(numbered(0, COUNT))
+        disk.fill()
+        until(lambda: refusing(line), "the node notices")
+        answers: list[int] = []
+        new.paho.on_publish = lambda client, userdata, mid, reason, properties: answers.append(reason.value)
+        for message in numbered(COUNT, COUNT):
+            new.publish(message)
+        until(lambda: len(answers) == COUNT, "every message has its answer")
+        assert set(answers) == {QUOTA_EXCEEDED}
+        waiting = [old.publish(message) for message in numbered(COUNT, COUNT)]
+        until(lambda: line.node.status()["broker"]["heldBack"] == 1, "the other publisher is held back")
+        code, readiness = line.node.get("/api/v1/health/readiness")
+        assert (code, len(readiness["degraded"])) == (200, 1)
+
+        line.come_back()  # what is here leaves: that is what makes room
+        line.node.wait_drained()
+        there.barrier()
+        assert arrived(there, "push/a") == list(range(COUNT))
+        there.publish_all(numbered(0, COUNT, 2, "pull/a"))  # mosquitto has them; the node does not take them yet
+        assert arrived(new, "pull/a") == []
+
+        disk.clear()
+        until(lambda: not refusing(line), "there is room again")
+        for info in waiting:
+            info.wait_for_publish(PATIENCE)
+            assert info.is_published()
+        new.wait_until(lambda _: len(arrived(new, "pull/a")) == COUNT, "what the remote had comes")
+        line.node.wait_drained()
+        there.barrier()
+        assert arrived(there, "push/a") == list(range(2 * COUNT))
+        assert arrived(new, "pull/a") == list(range(COUNT))
+        assert not old.disconnected.is_set()
+
+
+def test_a_kill_while_publishers_are_held_back_loses_nothing_that_was_acknowledged(line: Line, disk: Disk) -> None:
+    with Client(line.remote.port) as there:
+        there.subscribe("push/#")
+        line.go_away()
+        with Client(line.node.port, "3.1.1", client_id="device", lasting=True) as device:
+            device.publish_all(numbered(0, COUNT, 2))
+            disk.fill()
+            until(lambda: refusing(line), "the node notices")
+            waiting = [device.publish(message) for message in numbered(COUNT, COUNT, 2)]
+            until(lambda: line.node.status()["broker"]["heldBack"] == 1, "the publisher is held back")
+            line.kill()
+            assert refusing(line), "a new life knows it at once"
+            disk.clear()
+            line.come_back()
+            for info in waiting:
+                info.wait_for_publish(PATIENCE)
+                assert info.is_published()
+        line.node.wait_drained()
+        there.barrier()
+        assert arrived(there, "push/a") == list(range(2 * COUNT))
