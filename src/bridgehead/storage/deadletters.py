@@ -23,8 +23,8 @@ from bridgehead.storage.segments import Segment, Segments
 
 DEAD_SHELF: Final = "dead"
 """The dead letters of a route are on the shelf (DEAD_SHELF, route)."""
-GONE_NOTES: Final = "dead-gone"
-"""Runs of rows that have left a batch of it are the notes of (GONE_NOTES, route)."""
+GONE_NOTES: Final = "dead-done"
+"""Runs of rows that have left a batch of it are the notes of (GONE_NOTES, route): the name by which a repair knows them."""
 COUNTS: Final = "dead-counts"
 """How many have left, by what became of them: the state under (COUNTS, route)."""
 

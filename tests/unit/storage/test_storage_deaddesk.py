@@ -82,6 +82,7 @@ def test_a_message_sent_again_is_a_new_row_at_the_end_of_its_outbox(office: Offi
     assert office.waiting("a") == [0, 2]
     outbox = office.outboxes["a"]
     assert (outbox.entered, sum(outbox.dead_lettered.values()), outbox.depth) == (5, 3, 2)
+    assert (outbox.ledger.received, outbox.ledger.consumed) == (2, 2), "both sums count it once more"
     assert listed(office) == [("a", 1)]
     assert office.desk.shelves["a"].left == {RESENT: 2}
 
