@@ -148,6 +148,11 @@ def test_dead_letters_outlive_a_kill_and_are_looked_after_while_the_node_does_no
         there.wait_for(2)
     until(lambda: route(node)["depth"] == 0, "all are delivered")
     assert route(node)["deadLettered"] == {"refused-0x87": 3}, "counters are kept"
+    for life in (lambda: None, node.stop):  # the sums hold with what was sent again, running and stopped
+        life()
+        audit = [COMMAND, "audit", "-c", str(node.file)]
+        result = subprocess.run(audit, capture_output=True, text=True, timeout=120, check=False)
+        assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.mosquitto
