@@ -93,7 +93,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(rows=st.integers(1, 60))
     def send(self, rows: int) -> None:
-        polled = self.forwarder.next(rows)
+        polled = self.forwarder.next(rows, 0.0)
         if polled is not None:
             sent = numbers(polled.batch)
             waiting = [number for number in self.queue if number not in self.wire.values()]
@@ -127,7 +127,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.outage()
         self.outbox.landed()
         found: list[int] = []
-        while (polled := self.forwarder.next(1000)) is not None:
+        while (polled := self.forwarder.next(1000, 0.0)) is not None:
             found += numbers(polled.batch)
             self.outbox.acknowledge(np.arange(polled.first, polled.first + polled.rows))
         assert found == self.queue
