@@ -2,73 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import invariant, rule
 
 from bridgehead.columns.batches import Batch
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
-from bridgehead.storage.losses import Losses
 from bridgehead.storage.outbox import Outbox
-from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.segments import FAN, SMALL_ROWS
-from making.crash import copy_as_left
+from making.lives import Lives
 from making.rows import numbers, outbox_rows, stored_rows
 
 MUCH = 1 << 30
 
 qos_patterns = st.sampled_from([(1,), (0,), (1, 0), (2, 2, 0, 1), (0, 0, 0, 1)])
-
-
-class Lives(RuleBasedStateMachine):
-    """A directory that outlives the engines on it."""
-
-    @initialize()
-    def first_life(self) -> None:
-        self.home = TemporaryDirectory()
-        self.lives = 0
-        self.given = 0  # rows ever made: their payload is their number
-        self.highest = -1  # the highest offset or sequence number ever given
-        self.open(Path(self.home.name) / "0")
-        self.begin()
-
-    def begin(self) -> None:
-        raise NotImplementedError
-
-    def open(self, directory: Path) -> None:
-        self.directory = directory
-        self.engine = RocksEngine(directory)
-        assert self.engine.losses.snapshot() == Losses().snapshot(), "a kill is no damage"
-
-    @rule(kill=st.booleans())
-    def next_life(self, kill: bool) -> None:
-        self.lives += 1
-        following = Path(self.home.name) / str(self.lives)
-        incarnation = self.engine.incarnation
-        if not kill:
-            self.engine.close()
-        copy_as_left(self.directory, following)
-        self.engine.close()
-        self.open(following)
-        assert self.engine.incarnation == incarnation
-        self.found_again()
-
-    def found_again(self) -> None:
-        raise NotImplementedError
-
-    def payloads(self, count: int, qos: tuple[int, ...]) -> list[dict[str, object]]:
-        first, self.given = self.given, self.given + count
-        return [{"payload": str(n).encode(), "qos": qos[n % len(qos)]} for n in range(first, self.given)]
-
-    def teardown(self) -> None:
-        if hasattr(self, "engine"):
-            self.engine.close()
-            self.home.cleanup()
 
 
 class JournalLives(Lives):
@@ -178,8 +127,8 @@ class OutboxLives(Lives):
         assert numbers(batch) == [self.rows[seq][0] for seq in seqs]
         assert batch.column("qos").to_pylist() == [self.rows[seq][1] for seq in seqs]
 
-    @rule(data=st.data(), how=st.sampled_from(["some", "all", "every other"]))
-    def acknowledge(self, data: st.DataObject, how: str) -> None:
+    @rule(data=st.data(), how=st.sampled_from(["some", "all", "every other"]), dropped=st.booleans())
+    def leave(self, data: st.DataObject, how: str, dropped: bool) -> None:
         found = sorted(self.marked)
         if not found:
             return
@@ -187,7 +136,10 @@ class OutboxLives(Lives):
             found = data.draw(st.lists(st.sampled_from(found), unique=True, max_size=20))
         elif how == "every other":
             found = found[::2]
-        self.outbox.acknowledge(np.array(found, np.int64))
+        if dropped:
+            self.outbox.drop(np.array(found, np.int64), "why")
+        else:
+            self.outbox.acknowledge(np.array(found, np.int64))
         self.marked -= set(found)
         for seq in found:
             del self.rows[seq]
