@@ -22,7 +22,7 @@ help:
 	@echo "make check     ruff and mypy"
 	@echo "make bench     the benchmarks"
 	@echo "make outage    what is lost while the remote is away, against Mosquitto"
-	@echo "make soak      many random faults, not only the few of the tests: ARGS=\"--faults 1000 --seed 1 --engine both\""
+	@echo "make soak      many random faults, not only the few of the tests: ARGS=\"--faults 1000 --seed 1\""
 
 install: $(VENV)/.ready-to-run
 

@@ -31,7 +31,7 @@ Maker = Callable[[random.Random], Fault]
 
 def faults(chance: random.Random, count: int, engine: str, mode: str) -> Iterator[Fault]:
     """So many, of those that can happen there: a node is killed only where its promise is to survive it."""
-    makers = [*_EVERYWHERE, *(_SPARK if engine == "spark" else [])]
+    makers = [*_EVERYWHERE, *(_SPARK if engine == "spark" else []), *(_SURVIVED if mode == "file-native" else [])]
     weights = [weight for weight, _ in makers]
     for _ in range(count):
         yield chance.choices(makers, weights)[0][1](chance)
@@ -169,8 +169,18 @@ def _killed_pipeline(chance: random.Random) -> Fault:
     return Fault(f"kill -9 {who}", lambda stage: kill(getattr(stage.node, who)()))
 
 
+def _killed_node(chance: random.Random) -> Fault:
+    return Fault("kill -9 node", Stage.kill_node)
+
+
+def _full_disk(chance: random.Random) -> Fault:
+    seconds = chance.uniform(0.1, 2.0)
+    return Fault(f"disk full for {seconds:.1f} s", lambda stage: stage.fill_disk(seconds))
+
+
 _EVERYWHERE: list[tuple[int, Maker]] = [
     (3, _cut), (3, _reset), (2, _refuse), (2, _hole), (3, _slow), (2, _late), (5, _swallow), (5, _cut_at), (2, _frozen),
     (1, _restarted_remote),
 ]  # fmt: skip
 _SPARK: list[tuple[int, Maker]] = [(6, _frozen_pipeline), (6, _killed_pipeline)]
+_SURVIVED: list[tuple[int, Maker]] = [(4, _killed_node), (1, _full_disk)]

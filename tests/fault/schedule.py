@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fault.faults import faults, last
 from fault.stage import Stage
+from support.oracle import Tally
 
 LONGEST_PAUSE = 0.4
 STRIKES_A_CONNECTION = 0.7
@@ -23,7 +24,7 @@ class Report:
     version: object
     mode: str
     struck: list[str] = field(default_factory=list)
-    messages: int = 0
+    tallies: dict[str, Tally] = field(default_factory=dict)
     resent: int = 0
     connects: int = 0
     watchdog_resets: int = 0
@@ -32,15 +33,19 @@ class Report:
 
     def __str__(self) -> str:
         head = f"seed {self.seed}, {self.engine}, {self.mode}, MQTT {self.version}: {len(self.struck)} faults, "
-        head += f"{self.messages} messages, "
+        head += f"{self.kills} lives of the node ended, {self.messages} messages, "
         head += f"{self.connects} connects, {self.watchdog_resets} watchdog resets, {self.resent} sent again"
         return "\n  ".join([head + (": WRONG" if self.wrong else ""), *self.wrong, *(self.struck if self.wrong else [])])
+
+    @property
+    def messages(self) -> int:
+        return sum(tally.handed_out for tally in self.tallies.values())
 
 
 def play(
     seed: int, count: int, directory: Path, engine: str = "inline", version: object = 5, mode: str = "in-memory"
 ) -> Report:
-    """So many faults under traffic, then the calm and the judgement."""
+    """So many faults under traffic, then the calm and the judgement. What does not come to an end is wrong, too."""
     report = Report(seed, engine, version, mode)
     chance = random.Random(seed)
     stage = Stage(directory, engine, version, mode)
@@ -57,11 +62,13 @@ def play(
         report.connects = stage.connects + bridge["connects"]
         report.watchdog_resets = stage.watchdog_resets + bridge["watchdogResets"]
         report.kills = stage.kills
-        report.messages = sum(topic.handed_out for topic in stage.oracle.topics.values())
+        report.tallies = stage.oracle.tallies(stage.came())
         report.resent = sum(stage.wire.resent.values()) + sum(stage.porch.resent.values())
-    except BaseException:
-        print(report, *report.struck, sep="\n  ")
-        raise
-    finally:
         stage.close()
+    except AssertionError as stuck:
+        report.wrong.append(str(stuck))
+        stage.abandon()
+    except BaseException:
+        stage.abandon()
+        raise
     return report

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from subprocess import CalledProcessError, run
 from typing import Any
 
 from support.client import Client, Message
 from support.device import Device
+from support.disk import MIB, SmallDisk
 from support.mosquitto import Mosquitto
-from support.node import NodeProcess
+from support.node import COMMAND, NodeProcess
 from support.oracle import Oracle, Topic, sums_that_do_not_hold
 from support.packets import PUBREC, PUBREL
 from support.proxy import Proxy
@@ -23,6 +25,11 @@ WATCHDOG = 3
 WINDOW = 5000
 """The remote's Receive Maximum: so many may be on the wire to it when a node is killed. It is mosquitto's window towards its
 own subscribers, too, and never full: what mosquitto has to queue behind a full one it hands on out of order."""
+LOCAL_WINDOW = 20
+"""The same of the subscriber at the node. A node does not keep packet ids towards its clients: what they have half-way when it
+is killed is sent again as new, at QoS 2 too."""
+DISK = 1024 * MIB
+"""Of a file-native node: a small one, because it is there to be filled."""
 
 
 class Publisher:
@@ -70,7 +77,11 @@ class Stage:
         self.oracle = Oracle()
         self.kills = 0
         self.connects = self.watchdog_resets = 0  # of lives that have ended
-        self._stack = ExitStack()
+        with ExitStack() as self._stack:
+            self._build(directory, engine, version, mode)
+            self._stack = self._stack.pop_all()
+
+    def _build(self, directory: Path, engine: str, version: Any, mode: str) -> None:
         self.remote = Mosquitto(directory / "remote", window=WINDOW, keeps=True).start()
         self._stack.callback(self.remote.stop)
         self.wire = Proxy(self.remote.port).open()
@@ -86,6 +97,10 @@ class Stage:
             "remoteSubscriptions": [{"filters": ["pull/#"]}],
         }
         document = {"pipeline": {"engine": engine}, "persistence": {"mode": mode}, "bridges": [bridge]}
+        self._disk: SmallDisk | None = None
+        if mode == "file-native":
+            with suppress(CalledProcessError):  # without the right to mount there is no disk to fill, and all else goes on
+                self._disk = self._stack.enter_context(SmallDisk(directory / "node" / "data", DISK))
         self.node = NodeProcess(directory / "node", document).start()
         self._stack.callback(self.node.close)
         self.porch = Proxy(self.node.port).open()
@@ -93,7 +108,8 @@ class Stage:
         self.yard = Proxy(self.remote.port).open()
         self._stack.callback(self.yard.close)
         self.here, self.there = (
-            self._stack.enter_context(Client(wire.port, lasting=True)) for wire in (self.porch, self.yard)
+            self._stack.enter_context(Client(wire.port, lasting=True, connect={"ReceiveMaximum": window}))
+            for wire, window in ((self.porch, LOCAL_WINDOW), (self.yard, WINDOW))
         )
         self.here.subscribe("pull/#")
         self.there.subscribe("push/#")
@@ -105,12 +121,30 @@ class Stage:
 
     def kill_node(self) -> None:
         """kill -9, and the next life."""
-        before = self.node.bridge("stage")
-        self.connects += before["connects"]
-        self.watchdog_resets += before["watchdogResets"]
+        self._take_down_counters()
         self.node.kill()
         self.kills += 1
         self.node.launch()
+
+    def fill_disk(self, seconds: float) -> None:
+        """Somebody takes all the room there is. A node that cannot write ends, and is started when there is room again."""
+        if self._disk is None:
+            return
+        self._take_down_counters()
+        self._disk.fill()
+        threading.Event().wait(seconds)
+        self._disk.free()
+        kept = self.oracle.topics["push/1"].acknowledged
+        enough = len(kept) + 2 * BURST  # after a write that failed nothing is acknowledged any more
+        until(lambda: self.node.ended or len(kept) > enough, "the node ends or goes on", detail=self.node.log)
+        if self.node.ended:
+            self.kills += 1
+            self.node.launch()
+
+    def _take_down_counters(self) -> None:
+        bridge = self.node.bridge("stage")
+        self.connects += bridge["connects"]
+        self.watchdog_resets += bridge["watchdogResets"]
 
     def restart_remote(self, seconds: float) -> None:
         """A clean end, which is the only one that mosquitto's promises survive, and a new life later."""
@@ -145,12 +179,12 @@ class Stage:
         self.node.wait_drained()
         self.here.barrier()
         self.there.barrier()
-        return self._judged() + self._counted()
+        return self._judged() + self._counted() + self._audited()
 
     def _judged(self) -> list[str]:
         """What the oracle says."""
         # What was on the wire when a node was killed is sent as new by the next life, and may have arrived.
-        again = WINDOW * self.kills
+        again = (WINDOW + LOCAL_WINDOW) * self.kills
         resent = {
             "push": self.porch.resent["out"] + self.wire.resent["out"] + again + self.yard.resent["back"],
             "pull": self.yard.resent["out"] + self.wire.resent["back"] + again + self.porch.resent["back"],
@@ -160,7 +194,7 @@ class Stage:
             "push": self.wire.swallowed["back", PUBREC] + self.wire.swallowed["out", PUBREL],
             "pull": self.porch.swallowed["out", PUBREC] + self.porch.swallowed["back", PUBREL],
         }
-        return self.oracle.judge(self.came(), resent, late)
+        return self.oracle.judge(self.came(), resent, late, {"pull": LOCAL_WINDOW * self.kills})
 
     def _counted(self) -> list[str]:
         """What the node says of itself."""
@@ -179,10 +213,21 @@ class Stage:
             faults.append(f"{lost} sessions of devices were lost, though nothing was to forget them")
         return faults
 
+    def _audited(self) -> list[str]:
+        """What the node's own audit says of it."""
+        audit = run([COMMAND, "audit", "-c", str(self.node.file)], capture_output=True, text=True, timeout=PATIENCE)
+        return [f"the audit ended with {audit.returncode}: {audit.stdout}{audit.stderr}"] if audit.returncode else []
+
     def detail(self) -> object:
         missing = {name: (len(lost), lost[:5]) for name, lost in self.oracle.missing(self.came()).items()}
         status = self.node.status()
         return missing, status["bridges"], status["routes"], status["pipeline"], self.node.log()
 
     def close(self) -> None:
+        """The end of a run that came to its end: the node stops in order."""
+        self._stack.close()
+
+    def abandon(self) -> None:
+        """The end of a run that did not."""
+        self.node.kill()
         self._stack.close()

@@ -12,12 +12,15 @@ pytestmark = pytest.mark.mosquitto
 
 FAULTS = 8
 SPARK_FAULTS = 5
-SPARK_SEED = 279  # kills a worker, stops the JVM, resets the device, refuses connections, swallows an answer
+SEEDS = [
+    (1, 5, "in-memory"),
+    (15, "3.1.1", "file-native"),  # two kills of the node, a full disk, cuts of device and remote
+    (53, 5, "file-native"),  # the same with cut and swallowed answers of QoS 2
+]
+SPARK_SEED = 244  # kills the node and a worker, swallows an answer, resets the device, refuses connections
 
 
-@pytest.mark.parametrize(
-    ("seed", "version", "mode"), [(1, 5, "in-memory"), (2, "3.1.1", "file-native"), (3, 5, "file-native")], ids=str
-)
+@pytest.mark.parametrize(("seed", "version", "mode"), SEEDS, ids=str)
 def test_after_random_faults_every_promise_is_kept(tmp_path: Path, seed: int, version: object, mode: str) -> None:
     report = play(seed, FAULTS, tmp_path, "inline", version, mode)
     assert not report.wrong, str(report)

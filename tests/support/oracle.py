@@ -2,8 +2,9 @@
 
 An acknowledgement makes delivery an obligation. Judged for each topic: every obligation met; nothing that was never handed out;
 every payload as it was; in order, by the first time that each came; doubles only at QoS 1, and no more of them than
-packets that were seen to be sent again. One exception to order: of QoS 2, as many may come late as packets of their
-handshakes vanished from connections that went on, which no network does.
+packets that were seen to be sent again; at QoS 2 none, but for as many as the caller knows to be beyond the promise. One
+exception to order: of QoS 2, as many may come late as packets of their handshakes vanished from connections that went on,
+which no network does.
 """
 
 from __future__ import annotations
@@ -31,6 +32,18 @@ class Topic:
         filler = b"%08x" % zlib.crc32(b"%s|%d" % (self.name.encode(), number))
         size = MIXED_SIZES[number % len(MIXED_SIZES)]
         return head + filler + b"." * size
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Messages handed out, acknowledged ones that did not come, and times that one came again."""
+
+    handed_out: int = 0
+    lost: int = 0
+    doubled: int = 0
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(self.handed_out + other.handed_out, self.lost + other.lost, self.doubled + other.doubled)
 
 
 class Oracle:
@@ -63,10 +76,23 @@ class Oracle:
                 result[topic.name] = sorted(lost)
         return result
 
+    def tallies(self, came: dict[str, list[bytes]]) -> dict[str, Tally]:
+        """What became of the messages of each topic."""
+        missing = self.missing(came)
+        result = {}
+        for name, topic in self.topics.items():
+            numbers = [_number(one) for one in came.get(name, [])]
+            result[name] = Tally(topic.handed_out, len(missing.get(name, [])), len(numbers) - len(set(numbers)))
+        return result
+
     def judge(
-        self, came: dict[str, list[bytes]], resent: dict[str, int] | None = None, late: dict[str, int] | None = None
+        self,
+        came: dict[str, list[bytes]],
+        resent: dict[str, int] | None = None,
+        late: dict[str, int] | None = None,
+        twice: dict[str, int] | None = None,
     ) -> list[str]:
-        """Everything that is wrong with what came; ``resent`` and ``late`` by the first level of a topic."""
+        """Everything that is wrong with what came; what may be resent, late or twice (QoS 2) by the first level of a topic."""
         faults = [f"{name}: {len(lost)} lost, the first {lost[0]}" for name, lost in self.missing(came).items()]
         faults += [f"{name}: nobody sent this" for name in came if name not in self.topics]
         doubled: dict[str, int] = {}
@@ -85,10 +111,10 @@ class Oracle:
                 around = first_times[max(at - 3, 0) : at + 3]
                 faults.append(f"{topic.name}: {len(behind)} out of order, the first in {around}")
             doubles = len(numbers) - len(first_times)
-            if doubles and topic.qos != 1:
+            if topic.qos != 1 and doubles > (twice or {}).get(way, 0) * (topic.qos == 2):
                 again = [number for i, number in enumerate(numbers) if number in numbers[:i]]
                 faults.append(f"{topic.name}: {doubles} doubled at QoS {topic.qos}, the first {again[0]}")
-            elif doubles:
+            elif topic.qos == 1:
                 doubled[way] = doubled.get(way, 0) + doubles
         for way, count in doubled.items():
             if resent is not None and count > resent.get(way, 0):
