@@ -6,11 +6,13 @@ Needs root, loop devices and mkfs.ext4; nothing is switched off but the processe
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 SIZE = 1 << 30   # of the image, which is sparse
+RELEASED_SECONDS = 30.0
 
 
 def reason_against() -> str:
@@ -41,15 +43,26 @@ class Disk:
         """For when its processes have been killed: what they had written and not synced is gone."""
         after = self._image.with_suffix(".after")
         _run("cp", "--sparse=always", str(self._image), str(after))   # before anything writes the page cache back
-        _run("umount", str(self.path))
+        self._unmount()
         after.replace(self._image)
         self._mount()
 
     def _mount(self) -> None:
         _run("mount", "-o", "loop", str(self._image), str(self.path))
 
+    def _unmount(self) -> None:
+        """A killed process may hold its files a moment longer than its memory."""
+        deadline = time.monotonic() + RELEASED_SECONDS
+        while True:
+            try:
+                return _run("umount", str(self.path))
+            except subprocess.CalledProcessError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _run("umount", str(self.path))
+        self._unmount()
 
 
 def _run(*command: str) -> None:
