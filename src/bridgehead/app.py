@@ -31,7 +31,7 @@ from bridgehead.storage.deaddesk import DeadLetterDesk
 from bridgehead.storage.engine import Engine
 from bridgehead.storage.freespace import LOOK_EVERY, FreeSpace, free_bytes
 from bridgehead.storage.journal import SHARED, Journal
-from bridgehead.storage.ledger import Ledger
+from bridgehead.storage.ledger import Ledger, settle
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
 from bridgehead.telemetry.snapshot import NodeView, RouteView
@@ -68,8 +68,7 @@ class Node:
         self._outboxes = {route.id: _outbox(route, self._engine, self._ledgers[route.id]) for route in self._routes}
         for removed in self._removed:
             self._outboxes[removed] = Outbox(removed, self._engine, UNBOUNDED, UNBOUNDED, self._ledgers[removed])
-        for ledger in self._ledgers.values():
-            ledger.found_in_journal(self._journal.waiting_of(ledger.route))
+        settle(self._engine, self._ledgers.values(), self._journal.waiting_of)
         pushing = {route.id: self._outboxes[route.id] for route in self._routes if route.direction == "push"}
         self._desk = DeadLetterDesk(self._engine, pushing)
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch

@@ -19,13 +19,13 @@ from bridgehead.pipeline.rules import RouteRules
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.ledger import Ledger
-from bridgehead.storage.outbox import Outbox
+from bridgehead.storage.outbox import Outbox, Strategy
 from bridgehead.storage.rocks import RocksEngine
 from making.crash import copy_as_left
 from making.rows import wire_rows
 
 MUCH = 1 << 30
-ROUTES = ("a", "b")
+ROUTES: dict[str, Strategy] = {"a": "discard", "b": "discard-oldest"}
 LIMIT = 60
 """Small enough that a backlog runs into it."""
 
@@ -48,7 +48,9 @@ class LedgerLives(RuleBasedStateMachine):
         self.engine = RocksEngine(directory, sync=False)
         self.journal = Journal(self.engine, MUCH)
         self.ledgers = {route: Ledger(route, self.engine) for route in ROUTES}
-        self.outboxes = {route: Outbox(route, self.engine, LIMIT, MUCH, self.ledgers[route]) for route in ROUTES}
+        self.outboxes = {
+            route: Outbox(route, self.engine, LIMIT, MUCH, self.ledgers[route], strategy) for route, strategy in ROUTES.items()
+        }
         self.log = self.journal.log(SHARED)
         self.doors = {
             route: Door(DoorRule(route=route, bridge="x", filters=("#",)), self.log, self.ledgers[route]) for route in ROUTES
@@ -73,7 +75,7 @@ class LedgerLives(RuleBasedStateMachine):
             assert ledger.delivered == self.delivered[route]
             assert not {"damaged"} & {*ledger.dropped, *ledger.dropped_before}
 
-    @rule(route=st.sampled_from(ROUTES), count=st.integers(1, 40), qos=qos_patterns, hops=st.booleans())
+    @rule(route=st.sampled_from(sorted(ROUTES)), count=st.integers(1, 40), qos=qos_patterns, hops=st.booleans())
     def arrive(self, route: str, count: int, qos: tuple[int, ...], hops: bool) -> None:
         looped = [{"key": "hmq-bridge-hop-count", "value": "1"}] if hops else []
         each = [{"qos": qos[n % len(qos)], "user_properties": [] if n % 3 else looped} for n in range(count)]
@@ -90,13 +92,13 @@ class LedgerLives(RuleBasedStateMachine):
     def run(self) -> None:
         self.inline.run()
 
-    @rule(route=st.sampled_from(ROUTES), max_rows=st.integers(1, 50))
+    @rule(route=st.sampled_from(sorted(ROUTES)), max_rows=st.integers(1, 50))
     def poll(self, route: str, max_rows: int) -> None:
         polled = self.outboxes[route].poll(max_rows)
         if polled is not None:
             self.marked[route] += range(polled.first, polled.first + polled.rows)
 
-    @rule(route=st.sampled_from(ROUTES), every=st.integers(1, 3), drop=st.booleans())
+    @rule(route=st.sampled_from(sorted(ROUTES)), every=st.integers(1, 3), drop=st.booleans())
     def leave(self, route: str, every: int, drop: bool) -> None:
         outbox = self.outboxes[route]
         seqs = np.array(self.marked[route][::every], np.int64)

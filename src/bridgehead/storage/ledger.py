@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import struct
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -208,6 +209,16 @@ class Ledger:
     @property
     def dead_lettered(self) -> Reasons:
         return _joined(self.kept.dead_lettered, self.passing.dead_lettered)
+
+
+def settle(engine: Engine, ledgers: Iterable[Ledger], waiting_of: Callable[[str], int]) -> None:
+    """At a start, with the outboxes found: what ledgers say and what is there agree from here on, also on the disk."""
+    found = Changes()
+    for ledger in ledgers:
+        ledger.found_in_journal(waiting_of(ledger.route))
+        ledger.write(found)
+    if found.later:
+        engine.write(Changes(state=found.later))
 
 
 def _add(reasons: Reasons, reason: str, rows: int) -> None:

@@ -131,13 +131,35 @@ async def test_a_batch_that_was_taken_away_does_not_add_up(left: tuple[Settings,
     assert account_of_store(settings, "")["faults"] == [f"{push}: entered 5, but delivered 2 + waiting 0 = 2"]
 
 
-async def test_a_batch_that_was_changed_is_damage(left: tuple[Settings, str]) -> None:
-    settings, push = left
+def spoil(settings: Settings, push: str) -> None:
+    """Other bytes in every batch of the push route's outbox."""
     store = Rdict(str(store_of(settings)), Options(raw_mode=True))
     for key in list(store.keys()):
         if key.startswith(Kind.BATCH.value) and push.encode() in key:
             store[key] = store[key][:-1] + b"\xff"
     store.close()
+
+
+async def test_a_node_that_starts_on_damage_counts_what_is_lost(
+    left: tuple[Settings, str], remote: Remote, tmp_path: Path
+) -> None:
+    settings, push = left
+    spoil(settings, push)
+    node = inline_node(tmp_path, remote.port, **FILE_NATIVE)
+    await node.start()
+    found = account(node.view())
+    await node.stop()
+    assert found["faults"] == []
+    numbers = found["routes"][push]
+    assert (numbers["entered"], numbers["delivered"], numbers["dropped"], numbers["depth"]) == (5, 2, {"damaged": 3}, 0)
+    after = account_of_store(settings, "")
+    assert after["faults"] == []
+    assert after["routes"][push] == numbers
+
+
+async def test_a_batch_that_was_changed_is_damage(left: tuple[Settings, str]) -> None:
+    settings, push = left
+    spoil(settings, push)
     faults = account_of_store(settings, "")["faults"]
     assert "damaged" in faults[0]
     assert faults[1:] == [f"{push}: entered 5, but delivered 2 + waiting 0 = 2"]
