@@ -20,7 +20,8 @@ from bridgehead.clock import now_us
 from bridgehead.columns.expiry import older_than
 from bridgehead.session.sender import Finished
 from bridgehead.storage.deadletters import Deaths
-from bridgehead.storage.outbox import TOO_OLD, Outbox, Polled
+from bridgehead.storage.outbox import TOO_OLD, Outbox
+from bridgehead.storage.polled import Polled
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from bridgehead.clock import monotonic, now_us
 from bridgehead.link.link import Link
 from bridgehead.session.sender import Finished, Sender
 from bridgehead.storage.engine import Engine
-from bridgehead.storage.outbox import Polled
+from bridgehead.storage.polled import Polled
 from bridgehead.wire.flow import AWAIT_PUBCOMP, AWAIT_PUBREC, NOBODY, InFlight
 from bridgehead.wire.frames import encode_acks
 

@@ -23,8 +23,8 @@ class Room:
         """Whether so much fits, told without counting; False means that somebody has to count."""
         outbox, route = self._outbox, self._outbox.route
         return (
-            outbox.depth_at_most + self._journal.waiting_of(route) + rows <= outbox.max_rows
-            and outbox.weight + self._journal.waiting_weight_of(route) + size <= outbox.max_bytes
+            outbox.depth + self._journal.waiting_of(route) + rows <= outbox.max_rows
+            and outbox.live_weight + self._journal.waiting_weight_of(route) + size <= outbox.max_bytes
         )
 
     def fitting(self, weights: npt.NDArray[np.int64]) -> int:

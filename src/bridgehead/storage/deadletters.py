@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, row_weights, weight
 from bridgehead.columns.schema import DEAD, OUTBOX, TIMESTAMP
+from bridgehead.storage.donenotes import DoneNotes
 from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
+from bridgehead.storage.marks import DONE, WAITING, Marks
 from bridgehead.storage.segments import Segment, Segments
 
 DEAD_SHELF: Final = "dead"
 """The dead letters of a route are on the shelf (DEAD_SHELF, route)."""
-GONE_NOTES: Final = "dead-done"
-"""Runs of rows that have left a batch of it are the notes of (GONE_NOTES, route): the name by which a repair knows them."""
 COUNTS: Final = "dead-counts"
 """How many have left, by what became of them: the state under (COUNTS, route)."""
 
@@ -67,11 +67,11 @@ class DeadLetters:
         self._engine = engine
         self._max_rows = max_rows
         self._max_bytes = max_bytes
-        self._segments = Segments(engine, (DEAD_SHELF, route))
-        self._gone_shelf: Shelf = (GONE_NOTES, route)
+        shelf: Shelf = (DEAD_SHELF, route)
+        self._segments = Segments(engine, shelf)
+        self._marks = Marks()  # one that has left is done
+        self._notes = DoneNotes(engine, shelf)
         self._counts_name: Shelf = (COUNTS, route)
-        self._gone: dict[int, npt.NDArray[np.bool_]] = {}  # by the segment's start: made when its first row leaves
-        self._noted: dict[int, list[int]] = {}  # by the segment's start: the numbers of its notes
         self._touched = 0  # no row from here on has left
         self.end = self._segments.ceiling  # the id that the next one gets
         self.left: dict[str, int] = dict(engine.state(self._counts_name) or {})  # by what became of them
@@ -82,36 +82,21 @@ class DeadLetters:
         """Find what an earlier life has left: rows of QoS 0 have not survived."""
         changes = Changes()
         self._touched = self.end
-        for start, present in self._segments.holes.items():
-            self._gone[start] = ~present
-        self._segments.holes.clear()
-        for first, rows in self._engine.notes(self._gone_shelf):
-            index = self._segments.index_of(first)
-            if index < len(self._segments) and self._segments[index].start <= first:
-                segment = self._segments[index]
-                self._gone_of(segment)[first - segment.start : first - segment.start + rows] = True
-                self._noted.setdefault(segment.start, []).append(first)
-            else:
-                changes.notes.append((self._gone_shelf, first, None))
+        self._marks.recover(changes, self._segments, self._notes)
         if changes.notes:
             self._engine.write(changes)
 
     def __len__(self) -> int:
-        return sum(segment.rows for segment in self._segments) - sum(int(gone.sum()) for gone in self._gone.values())
+        return self._segments.rows - self._marks.done
 
     def rows(self) -> Iterator[tuple[Seqs, Batch]]:
         """Ids and DEAD rows, oldest first, batch by batch."""
         for segment in self._segments:
-            here = self._here(segment)
+            here = self._marks.here(segment)
             yield segment.start + here, self._segments.batch(segment).take(pa.array(here))
 
     def ids(self) -> Seqs:
-        return np.concatenate([np.zeros(0, np.int64), *(segment.start + self._here(segment) for segment in self._segments)])
-
-    def _here(self, segment: Segment) -> Seqs:
-        """The places of the rows that have not left; asking for them leaves the segment untouched, free to be merged."""
-        gone = self._gone.get(segment.start)
-        return np.arange(segment.rows) if gone is None else np.flatnonzero(~gone)
+        return np.concatenate([np.zeros(0, np.int64), *(each.start + self._marks.here(each) for each in self._segments)])
 
     def take(self, changes: Changes, rows: Batch, deaths: Deaths, now_us: int) -> None:
         """These OUTBOX rows become dead letters in this write; the oldest give way where there is no room."""
@@ -142,7 +127,7 @@ class DeadLetters:
         over_rows = len(self) + rows - self._max_rows
         while len(self._segments) and (over_rows > 0 or self.weight + size > self._max_bytes):
             segment = self._segments[0]
-            here = self._here(segment)
+            here = self._marks.here(segment)
             freed = np.cumsum(_weights(self._segments.batch(segment))[here])
             count = int(np.searchsorted(freed, self.weight + size - self._max_bytes)) + 1
             count = min(max(count if self.weight + size > self._max_bytes else 0, over_rows), len(here))
@@ -158,13 +143,14 @@ class DeadLetters:
             batch = self._segments.batch(segment)
             removed.append(batch.select(OUTBOX.names).take(pa.array(rows)))
             self.weight -= int(_weights(batch)[rows].sum())
-            gone = self._gone_of(segment)
-            gone[rows] = True
+            self._marks.move(segment, rows, WAITING, DONE)
             self._touched = max(self._touched, segment.end)
-            if gone.all():
-                self._leave(changes, index)
+            if self._marks.all_done(segment):
+                self._marks.forget(segment)
+                self._notes.leave(changes, segment)
+                self._segments.drop(changes, index)
             elif segment.stored:
-                self._note_gone(changes, segment, rows)
+                self._notes.note(changes, segment, rows)
         self._count(changes, why, len(ids))
         return removed
 
@@ -176,35 +162,16 @@ class DeadLetters:
             yield segment.start, ids[position:until] - segment.start
             position = until
 
-    def _leave(self, changes: Changes, index: int) -> None:
-        segment = self._segments[index]
-        del self._gone[segment.start]
-        changes.notes += [(self._gone_shelf, first, None) for first in self._noted.pop(segment.start, ())]
-        self._segments.drop(changes, index)
-
-    def _note_gone(self, changes: Changes, segment: Segment, rows: Seqs) -> None:
-        noted = self._noted.setdefault(segment.start, [])
-        for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
-            changes.notes.append((self._gone_shelf, segment.start + int(run[0]), len(run)))
-            noted.append(segment.start + int(run[0]))
-
     def _count(self, changes: Changes, why: str, rows: int) -> None:
         if rows:
             self.left[why] = self.left.get(why, 0) + rows
             changes.state[self._counts_name] = dict(self.left)
 
-    def _gone_of(self, segment: Segment) -> npt.NDArray[np.bool_]:
-        gone = self._gone.get(segment.start)
-        if gone is None:
-            gone = self._gone[segment.start] = np.zeros(segment.rows, np.bool_)
-        return gone
-
     def _weight_of(self, segment: Segment) -> int:
         """What the rows that are here weigh."""
-        gone = self._gone.get(segment.start)
-        if gone is None:
+        if self._marks.known(segment) is None:
             return segment.weight
-        return int(_weights(self._segments.batch(segment))[~gone].sum())
+        return int(_weights(self._segments.batch(segment))[self._marks.here(segment)].sum())
 
 
 def routes_with_dead_letters(engine: Engine) -> list[str]:

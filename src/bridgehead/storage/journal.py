@@ -35,8 +35,7 @@ class Log:
         self.end = 0  # the offset the next row gets
         self.visible = 0  # readers see rows below this: those whose promise is kept
         self.consumed = 0  # rows below this have become outbox rows
-        self.weight = 0  # bytes held
-        self._spent = 0  # of these: bytes of batches whose rows are all consumed
+        self._spent = 0  # of the bytes held: those of batches whose rows are all consumed
         self._gaps = Gaps()  # offsets without a row: what a restart leaves
         self._runs = Runs()  # whose the rows are that wait
         self.waiting_of: dict[str, int] = {}  # rows that wait, by route
@@ -48,7 +47,6 @@ class Log:
         """Find what an earlier life has left. Offsets go on above the ceiling; what was below it and is gone is a gap."""
         self.end = self.visible = self._segments.ceiling
         self.consumed = self._engine.state(consumed_name(self.name)) or 0
-        self.weight = sum(segment.weight for segment in self._segments)
         self._spent = sum(segment.weight for segment in self._segments if segment.end <= self.consumed)
         ranges: list[tuple[int, int]] = []
         position = 0
@@ -78,15 +76,19 @@ class Log:
         return between - self._gaps.below(self.end) + self._gaps.below(self.consumed) if self._gaps else between
 
     @property
+    def weight(self) -> int:
+        """Bytes held."""
+        return self._segments.weight
+
+    @property
     def waiting_weight(self) -> int:
         """Bytes of batches with rows that wait: what the bound counts."""
         return self.weight - self._spent
 
     def append(self, changes: Changes, batch: Batch, route: str | None = None) -> int:
         """Add STORED rows to the write, all of this route, or of those they name; returns the offset of the first."""
-        start, size = self.end, weight(batch)
-        self._segments.append(changes, start, batch, size)
-        self.weight += size
+        start = self.end
+        self._segments.append(changes, start, batch, weight(batch))
         self.end += batch.num_rows
         runs = label_runs(batch.column("route")) if route is None else [(0, route)]
         for (first, name), (last, _) in pairwise([*runs, (batch.num_rows, "")]):
@@ -178,9 +180,8 @@ class Log:
         """Forget whole segments below ``end``, never beyond what was consumed."""
         limit = min(end, self.consumed)
         while len(self._segments) and self._segments[0].end <= limit:
-            self.weight -= self._segments[0].weight
             self._spent -= self._segments[0].weight
-            self._segments.drop_first(changes)
+            self._segments.drop(changes, 0)
 
 
 def consumed_name(name: str) -> Shelf:
@@ -215,9 +216,7 @@ class Journal:
     def waiting_weight_of(self, route: str) -> int:
         """The bytes of these rows, by the share that they are of all that wait in their log."""
         return sum(
-            log.waiting_weight * rows // log.waiting
-            for log in self.logs.values()
-            if (rows := log.waiting_of.get(route, 0))
+            log.waiting_weight * rows // log.waiting for log in self.logs.values() if (rows := log.waiting_of.get(route, 0))
         )
 
     @property

@@ -11,7 +11,6 @@ wait before they enter the journal.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Final, Literal, Protocol
 
@@ -21,18 +20,12 @@ import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, concat, received_us, row_ends, row_weights, rows_of, weight
 from bridgehead.storage.deadletters import DeadLetters, Deaths
+from bridgehead.storage.donenotes import OUTBOX, DoneNotes
 from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.storage.ledger import Ledger
+from bridgehead.storage.marks import DONE, MARKED, WAITING, Marks, Seqs
+from bridgehead.storage.polled import Polled
 from bridgehead.storage.segments import Segment, Segments
-
-WAITING: Final = 0
-MARKED: Final = 1
-DONE: Final = 2
-
-OUTBOX: Final = "outbox"
-"""The rows of a route are on the shelf (OUTBOX, route)."""
-DONE_NOTES: Final = "done"
-"""The notes of a route's outbox under (DONE_NOTES, route)."""
 
 POLL_BYTES: Final = 1024 * 1024
 """What one poll hands out at most, so that a sender's turn stays short whatever the payloads are."""
@@ -47,7 +40,6 @@ BURY_ROWS: Final = 64
 """Rows given up in one write: a window of large payloads is not copied at once."""
 
 Strategy = Literal["discard", "discard-oldest", "refuse"]
-Seqs = npt.NDArray[np.int64]
 
 
 class Holder(Protocol):
@@ -58,36 +50,6 @@ class Holder(Protocol):
 
     def let_go(self, rows: int) -> None:
         """Forget the first so many of them."""
-
-
-def done_notes(shelf: Shelf) -> Shelf:
-    """Where the notes of an outbox on this shelf are: which of its rows are done."""
-    return (DONE_NOTES, *shelf[1:]) if shelf[0] == OUTBOX else (f"{shelf[0]}-{DONE_NOTES}", *shelf[1:])
-
-
-@dataclass(frozen=True, slots=True)
-class Polled:
-    """Polled rows, marked: numbers [first, first + rows), or those of ``chosen`` where some were left out."""
-
-    first: int
-    batch: Batch
-    chosen: Seqs | None = None
-
-    @property
-    def rows(self) -> int:
-        return int(self.batch.num_rows)
-
-    @property
-    def seqs(self) -> Seqs:
-        """The sequence number of each row, rising."""
-        return self.chosen if self.chosen is not None else np.arange(self.first, self.first + self.rows, dtype=np.int64)
-
-    def split(self, rows: int) -> tuple[Polled, Polled]:
-        """The leading rows, and those behind them."""
-        chosen, (lead, rest) = self.chosen, (self.batch.slice(0, rows), self.batch.slice(rows))
-        if chosen is None:
-            return Polled(self.first, lead), Polled(self.first + rows, rest)
-        return Polled(self.first, lead, chosen[:rows]), Polled(int(chosen[rows]), rest, chosen[rows:])
 
 
 class Outbox:
@@ -108,27 +70,24 @@ class Outbox:
         self.strategy = strategy
         self.ledger = Ledger(route) if ledger is None else ledger
         self._engine = engine
-        self._segments = Segments(engine, shelf or (OUTBOX, route))
-        self._marks: dict[int, npt.NDArray[np.uint8]] = {}  # by the segment's start: made when its first row is polled
+        shelf = shelf or (OUTBOX, route)
+        self._segments = Segments(engine, shelf)
+        self._marks = Marks()
+        self._notes = DoneNotes(engine, shelf)
         self.max_rows = max_rows
         self.max_bytes = max_bytes
         self.end = 0  # the sequence number the next row gets
         self.visible = 0  # rows below this may be polled: those whose landing is safe
         self.cursor = 0  # no row below this is waiting
         self._touched = 0  # no row from here on was ever polled
-        self.weight = 0
         self.on_waiting: Callable[[], None] = lambda: None
         self.on_left: Callable[[], None] = lambda: None  # rows have left: there may be room again
         self.holder: Holder | None = None
-        # Runs of done rows in batches that are not all done, as notes (first number, rows): what a restart must know.
-        self._done_shelf: Shelf = done_notes(shelf or (OUTBOX, route))
-        self._gap = (0, 0)  # the numbers that a restart has left out
-        self._noted: dict[int, list[int]] = {}  # by the segment's start: the numbers of its notes
         self._landing: dict[int, Batch] = {}  # by their start: batches that may not be written yet, where these may be dropped
         self._safe: dict[int, npt.NDArray[np.bool_]] = {}  # by the segment's start, if mixed: which rows are on the disk
         if self._segments.ceiling:
             self._recover()
-            self.ledger.found_in_outbox(self.depth)
+        self.ledger.found_in_outbox(self.depth)
 
     def _recover(self) -> None:
         """Find what an earlier life has left: everything but the rows that were done. Markers do not survive:
@@ -136,27 +95,13 @@ class Outbox:
         """
         self.end = self.visible = self._touched = self._segments.ceiling
         changes = Changes()
-        for start, present in self._segments.holes.items():
-            self._marks[start] = np.where(present, WAITING, DONE).astype(np.uint8)
-        self._segments.holes.clear()
-        for first, rows in self._engine.notes(self._done_shelf):
-            index = self._segments.index_of(first)
-            if index < len(self._segments) and self._segments[index].start <= first:
-                segment = self._segments[index]
-                self._marks_of(segment)[first - segment.start : first - segment.start + rows] = DONE
-                self._noted.setdefault(segment.start, []).append(first)
-            else:
-                changes.notes.append((self._done_shelf, first, None))
-        self.weight = sum(segment.weight for segment in self._segments)
+        self._marks.recover(changes, self._segments, self._notes)
         for index in reversed(range(len(self._segments))):
-            marks = self._marks.get(self._segments[index].start)
-            if marks is not None and bool((marks == DONE).all()):
+            if self._marks.all_done(self._segments[index]):
                 self._leave(changes, index)
         if changes.drops or changes.notes:
             self._engine.write(changes)
         self.cursor = self._segments[0].start if len(self._segments) else self.end
-        if len(self._segments):
-            self._gap = (self._segments[-1].end, self.end)
 
     @property
     def entered(self) -> int:
@@ -179,12 +124,21 @@ class Outbox:
     @property
     def depth(self) -> int:
         """Rows here, waiting or marked."""
-        gone = sum(int(np.count_nonzero(marks == DONE)) for marks in self._marks.values())
-        return sum(segment.rows for segment in self._segments) - gone
+        return self._segments.rows - self._marks.done
 
     @property
     def in_flight(self) -> int:
-        return sum(int(np.count_nonzero(marks == MARKED)) for marks in self._marks.values())
+        return self._marks.marked
+
+    @property
+    def weight(self) -> int:
+        """Bytes of the batches that are here, with their done rows."""
+        return self._segments.weight
+
+    @property
+    def live_weight(self) -> int:
+        """Bytes of the rows that are here; of a batch with done rows the share of the others."""
+        return self._segments.weight - self._marks.done_weight
 
     @property
     def oldest(self) -> int | None:
@@ -192,40 +146,23 @@ class Outbox:
         if not len(self._segments):
             return None
         segment = self._segments[0]
-        marks = self._marks.get(segment.start)
-        return received_us(self._segments.batch(segment), 0 if marks is None else int(np.argmax(marks != DONE)))
+        return received_us(self._segments.batch(segment), int(self._marks.here(segment)[0]))
 
     @property
     def has_waiting(self) -> bool:
         return self.cursor < self.visible
 
-    @property
-    def depth_at_most(self) -> int:
-        """No fewer than ``depth``, at no cost."""
-        first = self._segments[0].start if len(self._segments) else self.end
-        return self.end - first - (self._gap[1] - self._gap[0] if first < self._gap[0] else 0)
-
-    @property
-    def live_weight(self) -> int:
-        """Bytes of the rows that are here; of a batch with done rows the share of the others."""
-        gone = 0
-        for start, marks in self._marks.items():
-            segment = self._segments[self._segments.index_of(start)]
-            gone += segment.weight * int(np.count_nonzero(marks == DONE)) // segment.rows
-        return self.weight - gone
-
     def land(self, changes: Changes, batch: Batch) -> int:
         """Add OUTBOX rows to the write, as many as the limits and the strategy allow. Returns how many entered."""
         self.ledger.enter(batch.num_rows, self.ledger.safe_rows(batch))
         size = weight(batch)
-        if self.depth_at_most + batch.num_rows > self.max_rows or self.weight + size > self.max_bytes:
+        if self.depth + batch.num_rows > self.max_rows or self.live_weight + size > self.max_bytes:
             batch = self._within_limits(changes, batch, size)
             size = weight(batch)
         if batch.num_rows:
             self._segments.append(changes, self.end, batch, size)
             if self.strategy == "discard-oldest":
                 self._landing[self.end] = batch
-            self.weight += size
             self.end += batch.num_rows
         self.ledger.write(changes)
         return int(batch.num_rows)
@@ -283,7 +220,7 @@ class Outbox:
             if len(held) and held[0] < segment.start:
                 break
             low = max(self.cursor - segment.start, 0)
-            marks = self._marks.get(segment.start)
+            marks = self._marks.known(segment)
             waiting = np.arange(segment.rows - low) if marks is None else np.flatnonzero(marks[low:] == WAITING)
             waiting += segment.start + low
             if len(held):
@@ -313,7 +250,7 @@ class Outbox:
             segment = self._segments[index]
             if segment.start >= self.visible:
                 break
-            marks = self._marks_of(segment)[: self.visible - segment.start]
+            marks = self._marks.of(segment)[: self.visible - segment.start]
             low = max(self.cursor, segment.start) - segment.start
             waiting = marks[low:] == WAITING
             if waiting.any():
@@ -347,7 +284,7 @@ class Outbox:
             segment = self._segments[index]
             position = max(int(np.searchsorted(seqs, segment.start)), position)
             until = int(np.searchsorted(seqs, segment.end))
-            marks = self._marks.get(segment.start)
+            marks = self._marks.known(segment)
             here[position:until] = True if marks is None else marks[seqs[position:until] - segment.start] != DONE
             position = until
         return here
@@ -369,12 +306,10 @@ class Outbox:
 
     def give_up(self, changes: Changes) -> None:
         """Nobody will ask for this queue again: it leaves nothing behind."""
-        changes.notes += [(self._done_shelf, first, None) for noted in self._noted.values() for first in noted]
+        self._notes.give_up(changes)
         self._segments.give_up(changes)
         self._marks.clear()
-        self._noted.clear()
         self._safe.clear()
-        self.weight = 0
         self.cursor = self.visible = self.end
 
     def drop(self, seqs: Seqs, reason: str) -> None:
@@ -407,7 +342,7 @@ class Outbox:
         for seq in seqs.tolist():
             index = self._segments.index_of(seq)
             segment = self._segments[index] if index < len(self._segments) else None
-            marks = self._marks.get(segment.start) if segment is not None and segment.start <= seq else None
+            marks = self._marks.known(segment) if segment is not None and segment.start <= seq else None
             found.append(segment is not None and marks is not None and bool(marks[seq - segment.start] == MARKED))
         return found
 
@@ -430,12 +365,6 @@ class Outbox:
         if self._set(Changes(), seqs, MARKED, WAITING)[0]:
             self.cursor = min(self.cursor, int(seqs.min()))
             self.on_waiting()
-
-    def _marks_of(self, segment: Segment) -> npt.NDArray[np.uint8]:
-        marks = self._marks.get(segment.start)
-        if marks is None:
-            marks = self._marks[segment.start] = np.zeros(segment.rows, np.uint8)
-        return marks
 
     def _done(self, seqs: Seqs, count: Callable[[int, int], None], write: Changes | None = None) -> None:
         """Marked rows leave, counted in the same write."""
@@ -468,15 +397,13 @@ class Outbox:
             rows = rows[rows >= 0]
             if segment.start >= self._touched or not len(rows):
                 continue  # numbers of rows that are gone: nothing here is marked
-            marks = self._marks_of(segment)
-            rows = rows[marks[rows] == old]
-            marks[rows] = new
+            rows = self._marks.move(segment, rows, old, new)
             moved += len(rows)
             safe += self._safe_rows(segment, rows)
-            if new == DONE and bool((marks == DONE).all()):
+            if new == DONE and self._marks.all_done(segment):
                 self._leave(changes, index)
             elif new == DONE and segment.stored and len(rows):
-                self._note_done(changes, segment, rows)
+                self._notes.note(changes, segment, rows)
         return moved, safe
 
     def _safe_rows(self, segment: Segment, rows: Seqs) -> int:
@@ -495,19 +422,10 @@ class Outbox:
     def _leave(self, changes: Changes, index: int) -> None:
         """All rows of a segment are done."""
         segment = self._segments[index]
-        del self._marks[segment.start]
+        self._marks.forget(segment)
         self._safe.pop(segment.start, None)
-        self.weight -= segment.weight
-        changes.notes += [(self._done_shelf, first, None) for first in self._noted.pop(segment.start, ())]
+        self._notes.leave(changes, segment)
         self._segments.drop(changes, index)
-
-    def _note_done(self, changes: Changes, segment: Segment, rows: Seqs) -> None:
-        breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-        noted = self._noted.setdefault(segment.start, [])
-        for run in np.split(rows, breaks):
-            first = segment.start + int(run[0])
-            changes.notes.append((self._done_shelf, first, len(run)))
-            noted.append(first)
 
 
 def _rows_within(batch: Batch, max_bytes: int) -> int:

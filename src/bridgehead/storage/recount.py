@@ -18,12 +18,12 @@ from rocksdict import AccessType, Rdict
 
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import StorageError
+from bridgehead.storage.donenotes import DONE_NOTES, OUTBOX
 from bridgehead.storage.engine import Shelf
 from bridgehead.storage.journal import JOURNAL, consumed_name
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_of
 from bridgehead.storage.ledger import LEDGER, ROUTE, Tally
 from bridgehead.storage.opening import options, rdict
-from bridgehead.storage.outbox import DONE_NOTES, OUTBOX
 from bridgehead.storage.scanning import scan
 from bridgehead.storage.values import unpack_batch, unpack_note, unpack_shape, unpack_state
 

@@ -25,13 +25,13 @@ from rocksdict import DBRecoveryMode, Rdict, WriteBatch
 
 from bridgehead.clock import utc_stamp
 from bridgehead.errors import DamageError, StartError
+from bridgehead.storage.donenotes import done_notes, noted_shelf
 from bridgehead.storage.engine import CEILING, HALF_WAY, Shape, Shelf
 from bridgehead.storage.journal import JOURNAL, consumed_name
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
 from bridgehead.storage.losses import Loss, Losses
 from bridgehead.storage.meta import FORMAT_KEY, check_format, write_meta
 from bridgehead.storage.opening import gap_behind_tables, options, rdict
-from bridgehead.storage.outbox import DONE_NOTES, OUTBOX, done_notes
 from bridgehead.storage.scanning import scan_past_damage
 from bridgehead.storage.segments import CEILING_BLOCK
 from bridgehead.storage.values import (
@@ -261,9 +261,9 @@ class _Copy:
         for (shelf, first), rows in self._notes.items():
             key = numbered_key(Kind.NOTE, shelf, first)
             batch.put(key, pack_note(key, rows))
-            if shelf[0] == DONE_NOTES:
-                outbox: Shelf = (OUTBOX, *shelf[1:])
-                self._ends[outbox] = max(self._ends.get(outbox, 0), first + rows)
+            queue = noted_shelf(shelf)
+            if queue is not None:
+                self._ends[queue] = max(self._ends.get(queue, 0), first + rows)
         if any(loss.rows is None for loss in self._losses):
             self._states = {name: state for name, state in self._states.items() if not name or name[0] not in HALF_WAY}
         for shelf, end in self._ends.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 import numpy as np
@@ -38,10 +38,15 @@ class Segment:
     level: int
     stored: bool = False  # whether rows of it are on a disk
     mixed: bool = False  # whether others of it are not
+    holes: int = 0  # rows that a restart has left out
 
     @property
     def end(self) -> int:
         return self.start + self.rows
+
+    @property
+    def there(self) -> int:
+        return self.rows - self.holes
 
 
 class Segments:
@@ -52,24 +57,34 @@ class Segments:
         self._shelf = shelf
         self._segments: list[Segment] = []
         self._starts: list[int] = []
+        self._first = 0  # the first of the list that is still here: a long backlog drains without being moved each time
+        self.rows = 0  # of all segments, without what a restart has left out
+        self.weight = 0  # of all segments
         self._ceiling_name: Shelf = (CEILING, *shelf)
         self.ceiling: int = engine.state(self._ceiling_name) or 0  # no number from here on was ever given
         self.holes: dict[int, npt.NDArray[np.bool_]] = {}  # by the segment's start: which rows survived, where some did not
         for start, shape in engine.shapes(shelf):
             # Never merged again: a merge would take the holes for rows.
-            self._segments.append(Segment(start, shape.rows, shape.weight, TOP_LEVEL, engine.durable))
-            self._starts.append(start)
+            segment = Segment(start, shape.rows, shape.weight, TOP_LEVEL, engine.durable)
             if shape.present is not None:
                 self.holes[start] = shape.present
+                segment.holes = shape.rows - int(np.count_nonzero(shape.present))
+            self._add(segment)
+
+    def _add(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._starts.append(segment.start)
+        self.rows += segment.there
+        self.weight += segment.weight
 
     def __len__(self) -> int:
-        return len(self._segments)
+        return len(self._segments) - self._first
 
     def __iter__(self) -> Iterator[Segment]:
-        return iter(self._segments)
+        return islice(self._segments, self._first, None)
 
     def __getitem__(self, index: int) -> Segment:
-        return self._segments[index]
+        return self._segments[self._first + index]
 
     def batch(self, segment: Segment) -> Batch:
         return self._engine.read(self._shelf, segment.start)
@@ -77,8 +92,7 @@ class Segments:
     def append(self, changes: Changes, start: int, batch: Batch, size: int) -> Segment:
         level = 0 if batch.num_rows < SMALL_ROWS and size < SMALL_BYTES else TOP_LEVEL
         segment = Segment(start, batch.num_rows, size, level)
-        self._segments.append(segment)
-        self._starts.append(start)
+        self._add(segment)
         changes.puts.append((self._shelf, start, batch))
         if self._engine.durable:
             safe = int(np.count_nonzero(batch.column("qos").to_numpy(zero_copy_only=False)))
@@ -89,32 +103,36 @@ class Segments:
 
     def index_of(self, number: int) -> int:
         """The index of the segment that holds ``number``, or of the first one behind it."""
-        index = bisect_right(self._starts, number) - 1
-        if index >= 0 and number < self._segments[index].end:
-            return index
-        return index + 1
-
-    def drop_first(self, changes: Changes) -> None:
-        segment = self._segments.pop(0)
-        self._starts.pop(0)
-        changes.drops.append((self._shelf, segment.start))
+        index = bisect_right(self._starts, number, self._first) - 1
+        if index >= self._first and number < self._segments[index].end:
+            return index - self._first
+        return index + 1 - self._first
 
     def drop(self, changes: Changes, index: int) -> None:
-        segment = self._segments.pop(index)
-        self._starts.pop(index)
+        segment = self[index]
+        if index:
+            del self._segments[self._first + index], self._starts[self._first + index]
+        else:
+            self._first += 1
+            if self._first > len(self):
+                del self._segments[: self._first], self._starts[: self._first]
+                self._first = 0
+        self.rows -= segment.there
+        self.weight -= segment.weight
         changes.drops.append((self._shelf, segment.start))
 
     def give_up(self, changes: Changes) -> None:
         """All of them leave, and the shelf with them."""
-        changes.drops += [(self._shelf, segment.start) for segment in self._segments]
+        changes.drops += [(self._shelf, segment.start) for segment in self]
         self._segments.clear()
         self._starts.clear()
+        self._first = self.rows = self.weight = 0
         if self.ceiling:
             changes.state[self._ceiling_name] = None
 
     def merge_tail(self, touched_below: int) -> None:
         """Merge full runs of small segments at the tail that nobody has started to read (rows >= touched_below)."""
-        while len(self._segments) >= FAN:
+        while len(self) >= FAN:
             run = self._segments[-FAN:]
             level = run[0].level
             if level >= TOP_LEVEL or run[0].start < touched_below or any(segment.level != level for segment in run):

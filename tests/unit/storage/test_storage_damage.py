@@ -308,3 +308,32 @@ def test_a_file_system_without_hard_links_is_good_enough(store: Store, tmp_path:
 def test_a_disk_that_does_not_give_out_what_it_has_is_no_damage() -> None:
     assert isinstance(scanning.reading_failed(Exception("Corruption: block checksum mismatch")), DamageError)
     assert not isinstance(scanning.reading_failed(Exception("IO error: Input/output error")), DamageError)
+
+
+@pytest.mark.parametrize("shelf", [("outbox", "a"), ("queue", "a client")], ids=["outbox", "queue"])
+def test_notes_that_outlive_their_queue_are_never_taken_for_those_of_new_rows(shelf: tuple[str, str], tmp_path: Path) -> None:
+    def queue(engine: RocksEngine) -> Outbox:
+        return Outbox("x", engine, MUCH, MUCH, shelf=shelf)
+
+    def land(engine: RocksEngine, outbox: Outbox) -> None:
+        changes = Changes()
+        outbox.land(changes, outbox_rows(*numbered(0, 3)))
+        engine.write(changes)
+        outbox.landed()
+
+    directory = tmp_path / "store"
+    engine = RocksEngine(directory, sync=False)
+    outbox = queue(engine)
+    land(engine, outbox)
+    polled = outbox.poll(2)
+    assert polled is not None
+    outbox.acknowledge(polled.seqs)
+    engine.write(Changes(drops=[(shelf, 0)], state={("ceiling", *shelf): None}))  # all but the note is lost
+    engine.close()
+    salvage.salvage(directory, "as the test says", unknown=True)
+    engine = RocksEngine(directory, sync=False)
+    land(engine, queue(engine))
+    engine.close()
+    engine = RocksEngine(directory, sync=False)
+    assert queue(engine).depth == 3
+    engine.close()

@@ -127,3 +127,13 @@ def test_a_tally_survives_being_packed() -> None:
     tally = Tally(5, {"loop": 1}, 4, 4, 2, {"expired": 1}, {"refused": 1})
     assert Tally.unpack(tally.pack(tally.pack_reasons())) == tally
     assert Tally.unpack(Tally().pack(b"")) == Tally()
+
+
+def test_an_outbox_of_which_nothing_at_all_is_left_has_lost_what_its_ledger_knows(tmp_path: Path) -> None:
+    life = Life(tmp_path)
+    life.land(1, 2)
+    life.engine.write(Changes(drops=[(("outbox", "r"), 0)], state={("ceiling", "outbox", "r"): None}))
+    life.engine.close()
+    again = Life(tmp_path)
+    assert (again.ledger.entered, again.ledger.dropped, again.outbox.depth) == (2, {"damaged": 2}, 0)
+    again.engine.close()

@@ -9,7 +9,8 @@ import pytest
 
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
-from bridgehead.storage.outbox import Outbox, Polled, Strategy
+from bridgehead.storage.outbox import Outbox, Strategy
+from bridgehead.storage.polled import Polled
 from bridgehead.storage.segments import FAN
 from making.power import PowerEngine
 from making.rows import numbered, numbers, outbox_rows
