@@ -7,25 +7,24 @@ when there is one. Beyond the bound the outbox keeps the rest.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from bridgehead.bridge.poison import Poison
+from bridgehead.bridge.tier2 import Tier2
 from bridgehead.clock import now_us
 from bridgehead.columns.expiry import older_than
 from bridgehead.session.sender import Finished
 from bridgehead.storage.deadletters import Deaths
+from bridgehead.storage.marks import Seqs
 from bridgehead.storage.outbox import TOO_OLD, Outbox
 from bridgehead.storage.polled import Polled
 
 log = logging.getLogger(__name__)
 
-TIER2_BYTES: Final = 64 * 1024 * 1024
 DUE_ROWS: Final = 64
 """Rows that leave a hold in one turn: they are read one by one, and may be large."""
 TOO_LARGE: Final = "too-large"
@@ -39,15 +38,13 @@ class Forwarder:
         self.number = number
         self.outbox = outbox
         self.poison = Poison()
-        self._limit = tier2_limit
         self._max_age_us = None if max_age is None else round(max_age * 1_000_000)
-        self._tier2: deque[Polled] = deque()
-        self._tier2_bytes = 0
+        self._tier2 = Tier2(tier2_limit)
         outbox.holder = self
 
     @property
     def tier2(self) -> int:
-        return sum(polled.rows for polled in self._tier2)
+        return self._tier2.rows
 
     @property
     def has_rows(self) -> bool:
@@ -56,14 +53,11 @@ class Forwarder:
 
     def hold(self) -> None:
         """There is no connection: take what comes into tier 2, up to its bound."""
-        room = self._limit - self.tier2
-        while room > 0 and self._tier2_bytes < TIER2_BYTES:
+        while room := self._tier2.room:
             polled = self.outbox.poll(room)
             if polled is None:
                 return
-            self._tier2.append(polled)
-            self._tier2_bytes += polled.batch.nbytes
-            room -= polled.rows
+            self._tier2.add(polled)
 
     def next(self, max_rows: int, now: float) -> Polled | None:
         """The rows to send now, oldest first; what has grown too old is dropped on the way."""
@@ -103,57 +97,53 @@ class Forwarder:
         return Polled(int(seqs[0]), polled.batch.filter(pa.array(leave)), seqs) if len(seqs) else None
 
     def _oldest(self, max_rows: int) -> Polled | None:
-        if not self._tier2:
-            return self.outbox.poll(max_rows) if self.outbox.has_waiting else None
-        polled = self._tier2.popleft()
-        if polled.rows > max_rows:
-            polled, rest = polled.split(max_rows)
-            self.give_back(rest)
-        if not self._tier2:
-            self._tier2_bytes = 0
-        return polled
+        if self._tier2:
+            return self._tier2.take(max_rows)
+        return self.outbox.poll(max_rows) if self.outbox.has_waiting else None
 
     def give_back(self, polled: Polled) -> None:
         """Rows taken and not sent: they go first again."""
         free = self._not_held(polled) if self.poison.holding else polled
         if free is not None:
-            self._tier2.appendleft(free)
+            self._tier2.put_back(free)
 
-    def held(self) -> npt.NDArray[np.int64]:
-        """The numbers of the oldest run in tier 2."""
-        if not self._tier2:
-            return np.zeros(0, np.int64)
-        return self._tier2[0].seqs
+    def held(self) -> Seqs:
+        """The numbers of the oldest rows that were polled and are not on the wire: in tier 2, or behind a refused one."""
+        queued, parked = self._tier2.first, self.poison.waiting()
+        if not len(queued) or not len(parked):
+            return queued if len(queued) else parked
+        older, younger = (queued, parked) if queued[0] < parked[0] else (parked, queued)
+        return older[: np.searchsorted(older, younger[0])]
 
-    def let_go(self, rows: int) -> None:
-        """The outbox is full and drops its oldest rows: the first so many of that run."""
-        oldest = self._tier2.popleft()
-        self._tier2_bytes -= oldest.batch.nbytes
-        if rows < oldest.rows:
-            _, rest = oldest.split(rows)
-            self._tier2.appendleft(rest)
-            self._tier2_bytes += rest.batch.nbytes
+    def let_go(self, seqs: Seqs) -> None:
+        """The outbox is full and drops its oldest rows: these, the first ones of ``held``."""
+        queued = self._tier2.first
+        if len(queued) and queued[0] == seqs[0]:
+            self._tier2.take(len(seqs))
+            self.poison.gone(seqs)
+        else:
+            self.poison.let_go(seqs)
 
-    def delivered(self, seqs: npt.NDArray[np.int64]) -> None:
+    def delivered(self, seqs: Seqs) -> None:
         """These rows have reached the remote, as far as their QoS tells."""
         self.poison.delivered(seqs)
         self.outbox.acknowledge(seqs)
 
-    def expired(self, seqs: npt.NDArray[np.int64]) -> None:
+    def expired(self, seqs: Seqs) -> None:
         if len(seqs):
             self._drop(seqs, "expired")
 
-    def _drop(self, seqs: npt.NDArray[np.int64], reason: str) -> None:
+    def _drop(self, seqs: Seqs, reason: str) -> None:
         self.poison.gone(seqs)
         self.outbox.drop(seqs, reason)
 
-    def too_large(self, seqs: npt.NDArray[np.int64]) -> None:
+    def too_large(self, seqs: Seqs) -> None:
         """These rows can never leave."""
         if len(seqs):
             attempts = self.poison.gone(seqs)
             self._bury(Deaths(seqs, [TOO_LARGE] * len(seqs), attempts))
 
-    def refused(self, rows: Finished, in_flight: Callable[[], npt.NDArray[np.int64]], now: float) -> None:
+    def refused(self, rows: Finished, in_flight: Callable[[], Seqs], now: float) -> None:
         """The remote has refused rows: dead, or tried again. ``in_flight`` tells what is on the wire of this route."""
         topics = self.outbox.topics(rows.refused)
         verdict = self.poison.refused(rows.refused.tolist(), rows.reasons.tolist(), topics, now)
@@ -171,15 +161,12 @@ class Forwarder:
         )  # fmt: skip
         self.outbox.bury(deaths, now_us())
 
-    def lost(self, seqs: npt.NDArray[np.int64]) -> None:
+    def lost(self, seqs: Seqs) -> None:
         """The remote knows nothing of these rows any more: they wait again, in their old places."""
         self.return_all(self.poison.lost(seqs, self.outbox.topics(seqs)) if self.poison.remembers else seqs)
 
-    def return_all(self, unsent: npt.NDArray[np.int64]) -> None:
+    def return_all(self, unsent: Seqs) -> None:
         """The connection is gone: these rows, and all of tier 2 behind them, wait in the outbox again, in order."""
-        held = [polled.seqs for polled in self._tier2]
-        self._tier2.clear()
-        self._tier2_bytes = 0
-        seqs = np.concatenate([unsent, *held])
+        seqs = np.concatenate([unsent, *self._tier2.clear()])
         if len(seqs):
             self.outbox.reset(seqs)

@@ -248,6 +248,29 @@ class Poison:
             self._end_if_empty(topic, hold)
         return np.array(sorted(found), np.int64)
 
+    def waiting(self) -> Seqs:
+        """The rows that wait here, in order."""
+        rows = [seq for hold in self._holds.values() for seq in hold.rows[hold.trying :]]
+        return np.array(sorted(rows), np.int64)
+
+    def let_go(self, seqs: Seqs) -> None:
+        """These of them leave for another reason: their queue has no room for them.
+
+        Where a refused one was the oldest of its topic, the next one waits for the rest of its time: a queue that drops with
+        every message that comes must not make us try with every one.
+        """
+        gone = set(seqs.tolist())
+        for topic, hold in list(self._holds.items()):
+            kept = [seq for seq in hold.rows if seq not in gone]
+            before = self._tries.get(hold.rows[0])
+            if kept and before is not None and kept[0] not in self._tries:
+                self._tries[kept[0]] = _Tries(0, before.due)
+            hold.rows = kept
+            self._end_if_empty(topic, hold)
+        for seq in gone:
+            self._tries.pop(seq, None)
+            self._last_chance.discard(seq)
+
     def _ready(self, seq: int, now: float) -> bool:
         tries = self._tries.get(seq)
         return tries is None or tries.due <= now

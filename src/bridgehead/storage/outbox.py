@@ -39,6 +39,9 @@ TOO_OLD: Final = "too-old"
 BURY_ROWS: Final = 64
 """Rows given up in one write: a window of large payloads is not copied at once."""
 
+GIVE_WAY_ROWS: Final = 4096
+"""Rows looked at in one step when old ones give way: a batch may have many more than are too many."""
+
 Strategy = Literal["discard", "discard-oldest", "refuse"]
 
 
@@ -46,10 +49,10 @@ class Holder(Protocol):
     """Who has polled rows and not sent them: with ``discard-oldest`` these give way first, being the oldest."""
 
     def held(self) -> Seqs:
-        """The numbers of the oldest rows it holds: some in one run, none if it holds none."""
+        """The numbers of the oldest rows it holds, in order: some, none if it holds none."""
 
-    def let_go(self, rows: int) -> None:
-        """Forget the first so many of them."""
+    def let_go(self, seqs: Seqs) -> None:
+        """Forget these, the first ones of them."""
 
 
 class Outbox:
@@ -207,7 +210,7 @@ class Outbox:
             if state == WAITING:
                 self.cursor = behind
             elif self.holder is not None:
-                self.holder.let_go(count)
+                self.holder.let_go(oldest[:count])
             self._touched = max(self._touched, behind)
             self.ledger.drop(QUEUE_FULL, *self._set(changes, oldest[:count], state, DONE))
             rows, size = rows - count, size - int(count * each)
@@ -215,19 +218,26 @@ class Outbox:
     def _oldest(self) -> tuple[Seqs, int]:
         """The oldest rows that are not on the wire, and their state: some of one batch, none if there are none."""
         held = self.holder.held() if self.holder is not None else np.zeros(0, np.int64)
+        waiting = self._first_waiting()
+        if not len(held) or not len(waiting):
+            return (held, MARKED) if len(held) else (waiting, WAITING)
+        if held[0] < waiting[0]:
+            return held[: np.searchsorted(held, waiting[0])], MARKED
+        return waiting[: np.searchsorted(waiting, held[0])], WAITING
+
+    def _first_waiting(self) -> Seqs:
+        """The oldest rows that wait: some of one batch."""
         for index in range(self._segments.index_of(self.cursor), len(self._segments)):
             segment = self._segments[index]
-            if len(held) and held[0] < segment.start:
-                break
             low = max(self.cursor - segment.start, 0)
             marks = self._marks.known(segment)
-            waiting = np.arange(segment.rows - low) if marks is None else np.flatnonzero(marks[low:] == WAITING)
-            waiting += segment.start + low
-            if len(held):
-                waiting = waiting[: np.searchsorted(waiting, held[0])]
+            if marks is None:
+                waiting = np.arange(low, min(low + GIVE_WAY_ROWS, segment.rows))
+            else:
+                waiting = np.flatnonzero(marks[low:] == WAITING)[:GIVE_WAY_ROWS] + low
             if len(waiting):
-                return waiting, WAITING
-        return held, MARKED
+                return waiting + segment.start
+        return np.zeros(0, np.int64)
 
     def landed(self, end: int | None = None) -> None:
         """What landed below ``end`` (or so far) is safe: merge small batches and say that something waits."""

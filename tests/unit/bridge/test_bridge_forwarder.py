@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bridgehead.bridge import forwarder as module
+from bridgehead.bridge import tier2 as module
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.clock import now_us
 from bridgehead.storage.engine import Changes
@@ -21,10 +21,10 @@ class Route:
         self.forwarder = Forwarder(0, self.outbox, tier2)
         self.next = 0
 
-    def land(self, *sizes: int) -> None:
+    def land(self, *sizes: int, topic: str = "t") -> None:
         for size in sizes:
             changes = Changes()
-            self.outbox.land(changes, outbox_rows(*numbered(self.next, size)))
+            self.outbox.land(changes, outbox_rows(*numbered(self.next, size, topic=topic)))
             self.engine.write(changes)
             self.outbox.landed()
             self.next += size
@@ -145,3 +145,60 @@ def test_rows_of_a_held_topic_that_are_given_back_keep_their_place_in_it() -> No
     assert polled is not None
     route.forwarder.give_back(polled.split(1)[1])
     assert route.take(now=1.0) == [2, 3]
+
+
+def test_discard_oldest_takes_back_what_waits_behind_a_refused_message() -> None:
+    route = Route()
+    route.outbox.max_rows, route.outbox.strategy = 6, "discard-oldest"
+    route.land(1, 5, topic="bad")
+    assert route.take(1) == [0]
+    poison = route.forwarder.poison
+    poison.refused([0], [0x97], ["bad"], 0.0)
+    assert (route.take(), poison.held) == ([], 6)
+    route.land(2, topic="good")
+    assert (route.take(), route.outbox.dropped) == ([6, 7], {"queue-full": 2})
+    assert (route.outbox.depth, poison.held, poison.next_due) == (6, 4, 1.0)
+    assert route.take(now=1.0) == [2]  # the oldest that is left is tried in the place of the refused one
+    route.land(4, topic="good")
+    assert (route.outbox.depth, poison.held) == (6, 0)  # what is on the wire stays: 2, 6 and 7
+    poison.delivered(np.array([2]))
+    assert (route.take(), poison.remembers) == ([9, 10, 11], False)
+    assert route.outbox.dropped == {"queue-full": 6}
+
+
+def test_what_gives_way_is_the_oldest_whether_it_waits_is_in_tier_2_or_is_held_back() -> None:
+    route = Route()
+    route.outbox.max_rows, route.outbox.strategy = 6, "discard-oldest"
+    route.land(1, topic="bad")
+    assert route.take() == [0]
+    poison = route.forwarder.poison
+    poison.refused([0], [0x97], ["bad"], 0.0)
+    route.land(1, topic="good")  # 1
+    route.land(1, topic="bad")  # 2
+    route.land(1, topic="good")  # 3
+    assert [route.take(1), route.take(1)] == [[1], [3]]
+    route.forwarder.return_all(np.array([1, 3]))
+    route.forwarder.hold()
+    route.land(2, topic="good")  # 4, 5
+    left = []
+    for _ in range(5):
+        before = set(route.outbox.rows(np.flatnonzero(route.outbox.holds(np.arange(20)))).column("payload").to_pylist())
+        route.land(1, topic="good")
+        after = set(route.outbox.rows(np.flatnonzero(route.outbox.holds(np.arange(20)))).column("payload").to_pylist())
+        left += [int(payload) for payload in before - after]
+    assert left == [0, 1, 2, 3, 4]
+
+
+def test_a_row_that_is_tried_and_gives_way_in_tier_2_lets_those_behind_it_follow() -> None:
+    route = Route()
+    route.outbox.max_rows, route.outbox.strategy = 3, "discard-oldest"
+    route.land(3, topic="bad")
+    assert route.take(1) == [0]
+    route.forwarder.poison.refused([0], [0x97], ["bad"], 0.0)
+    assert route.take() == []
+    due = route.forwarder.next(10, 1.0)
+    assert due is not None
+    route.forwarder.give_back(due)  # there was no room in the window
+    assert route.forwarder.tier2 == 1
+    route.land(1, topic="good")
+    assert route.take_all() == [1, 2, 3]
