@@ -189,8 +189,12 @@ class Node:
         spark = any(route.engine == "spark" for route in self._routes)
         for name in self._inline_logs(spark=spark):
             log_of_engine = self._journal.log(name)
-            self._inline.append(InlineEngine(self._engine, self._gate, log_of_engine, rules))
+            engine = InlineEngine(self._engine, self._gate, log_of_engine, rules)
+            self._inline.append(engine)
             log_of_engine.on_visible = self._inline_wake
+            for door in self._doors.values():
+                if door.log is log_of_engine:
+                    door.pass_through = engine.pass_through
         if spark:
             names = {route.id: route.bridge for route in self._routes}
             logs = {SHARED: self._journal.log(SHARED)}

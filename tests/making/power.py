@@ -22,7 +22,7 @@ class PowerEngine(MemoryEngine):
         self._waiting: list[tuple[int, Callable[[], None]]] = []
 
     def write(self, changes: Changes) -> None:
-        self.written.append(replace(changes, state=dict(changes.state), notes=list(changes.notes)))
+        self.written.append(replace(changes, state=dict(changes.state), notes=list(changes.notes), when_safe=[]))
         super().write(changes)
 
     def when_synced(self, callback: Callable[[], None]) -> None:

@@ -43,6 +43,7 @@ class Line:
         persistence = {"mode": mode} if min_free is None else {"mode": mode, "minFree": min_free}
         document = {"persistence": persistence, "pipeline": {"engine": "inline"}, "bridges": [whole]}
         self.node = NodeProcess(directory / "node", document)
+        self.node.wires.append(self.wire)
         if wire_open:
             self.wire.open()
             self.node.start()

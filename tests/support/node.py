@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import yaml
 
+from support.proxy import Proxy
 from support.waiting import PATIENCE, free_ports, until
 
 COMMAND = str(Path(sys.executable).parent / "bridgehead")
@@ -33,6 +34,7 @@ class NodeProcess:
         self.file = directory / "node.yaml"
         self._log = directory / "node.log"
         self._environment = environment
+        self.wires: list[Proxy] = []  # on the way to its remotes
         whole = {
             "node": "edge",
             "dataDir": str(directory / "data"),
@@ -147,8 +149,10 @@ class NodeProcess:
         )
 
     def wait_drained(self) -> None:
-        """Nothing waits or is on its way in any route."""
+        """Nothing waits or is on its way in any route, nor on the wires to the remote."""
         until(self._is_drained, "everything has left the node", detail=lambda: f"{self._left()}\n{self.log()}")
+        for wire in self.wires:  # of QoS 0 nobody knows where it is once the kernel has it
+            until(wire.is_quiet, "the wire has handed on what it has")
 
     def _left(self) -> dict[str, Any]:
         """What is on its way, and why it may be stuck."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import socket
 import struct
+import termios
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -69,6 +71,7 @@ class Proxy:
         self._pairs: set[Pair] = set()
         self._moments: list[Moment] = []
         self._passing = _set_event()
+        self._handing_on = 0  # directions in which something has been read and not yet handed on
         self._delay = 0.0
         self._rate = 0.0  # bytes a second; 0 = as fast as it goes
 
@@ -110,6 +113,20 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0)  # one turn in which the transports close their sockets
+
+    def is_quiet(self) -> bool:
+        """Everything that was given to this wire is at its other end."""
+        if self._loop is None:
+            return True
+        return asyncio.run_coroutine_threadsafe(self._holds_nothing(), self._loop).result(PATIENCE)
+
+    async def _holds_nothing(self) -> bool:
+        for _ in range(3):  # what a socket has just been read of is with its task after a turn
+            ends = [end for pair in self._pairs for end in pair.ends if not end.is_closing()]
+            if self._handing_on or any(_unread(end) or end.transport.get_write_buffer_size() for end in ends):
+                return False
+            await asyncio.sleep(0)
+        return True
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -190,16 +207,20 @@ class Proxy:
         packets = Packets()
         with contextlib.suppress(OSError):  # the end of a connection is what a wire is here for
             while data := await reader.read(READ):
-                if self._delay:
-                    await asyncio.sleep(self._delay)
-                await self._passing.wait()
-                for packet in packets.feed(data):
-                    if pair not in self._pairs or writer.is_closing():
-                        return
-                    if not self._is_taken(way, packet):
-                        self.resent[way] += is_resent(packet)
-                        await self._hand_on(packet, writer)
-                await writer.drain()
+                self._handing_on += 1
+                try:
+                    if self._delay:
+                        await asyncio.sleep(self._delay)
+                    await self._passing.wait()
+                    for packet in packets.feed(data):
+                        if pair not in self._pairs or writer.is_closing():
+                            return
+                        if not self._is_taken(way, packet):
+                            self.resent[way] += is_resent(packet)
+                            await self._hand_on(packet, writer)
+                    await writer.drain()
+                finally:
+                    self._handing_on -= 1
             writer.write_eof()
             await writer.drain()
         writer.close()
@@ -229,6 +250,11 @@ class Proxy:
         else:
             self.swallowed[way, moment.kind] += 1
         return True
+
+
+def _unread(end: asyncio.StreamWriter) -> int:
+    """Bytes that the kernel has for this end and nobody has read."""
+    return int(struct.unpack("i", fcntl.ioctl(end.get_extra_info("socket").fileno(), termios.FIONREAD, b"\0" * 4))[0])
 
 
 def _set_event() -> asyncio.Event:

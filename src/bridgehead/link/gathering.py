@@ -15,6 +15,9 @@ log = logging.getLogger(__name__)
 INTAKE_BYTES: Final = 32 * 1024 * 1024
 """A turn ends early when this much has come in: a batch stays far below Arrow's 2 GiB."""
 
+ENOUGH_BYTES: Final = 256 * 1024
+"""A batch of this size costs no less per message if it grows: it is worked on while the sync runs."""
+
 
 class Source(Protocol):
     """Who sent a run, and is owed its acknowledgements."""
@@ -29,6 +32,8 @@ class Keeper(Protocol):
     """Who knows when what was written is safe: a storage engine."""
 
     def when_synced(self, callback: Callable[[], None]) -> None: ...
+
+    def between_syncs(self, callback: Callable[[], None]) -> None: ...
 
 
 S = TypeVar("S", bound=Source)
@@ -61,6 +66,13 @@ class Gathering(Generic[S]):
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
+        """What comes while a sync runs waits for the next one in any case: it is gathered until then, into one batch."""
+        if self.intake.bytes_used > ENOUGH_BYTES:
+            self._turn_over()
+        else:
+            self._engine.between_syncs(self._turn_over)
+
+    def _turn_over(self) -> None:
         self._turn_due = False
         self.flush()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from bridgehead.columns.batches import Batch, checksum
@@ -183,12 +184,21 @@ class Gate:
 
     def land(self, log: Log, end: int, outputs: list[tuple[str, Batch]]) -> None:
         """Outbox rows and the consumed offset in one write; used by the commit and by the inline engine."""
-        changes = Changes()
-        stats = self._query(log.name).stats
         for route, _ in outputs:
             if route not in self._outboxes:
                 raise RefusedError(f"no route {route}")  # before any outbox was touched
-        consumed = log.consume(changes, end)
+        changes = Changes()
+        self._land(changes, log.name, log.consume(changes, end), outputs)
+        self._engine.write(changes)
+        self.on_commit(log.name)
+
+    def pass_through(self, changes: Changes, log: Log, route: str, batch: Batch) -> None:
+        """Rows of a log in which nothing waits land in the write that takes them in: one write and one sync, not two."""
+        log.pass_through(changes, batch.num_rows)
+        self._land(changes, log.name, {route: batch.num_rows}, [(route, batch)])
+
+    def _land(self, changes: Changes, log: str, consumed: dict[str, int], outputs: list[tuple[str, Batch]]) -> None:
+        stats = self._query(log).stats
         self._count_consumed(consumed, outputs)
         for route, batch in outputs:
             self._outboxes[route].land(changes, batch)
@@ -196,12 +206,8 @@ class Gate:
         stats.batches += 1
         stats.last_rows = sum(consumed.values())  # not the length of the range: it may have holes
         stats.rows_in += stats.last_rows
-        self._engine.write(changes)
         landed = [self._outboxes[route] for route in dict.fromkeys(route for route, _ in outputs)]
-        if landed:
-            safe = [(outbox, outbox.end) for outbox in landed]
-            self._engine.when_synced(lambda: _landed(safe))
-        self.on_commit(log.name)
+        changes.when_safe += [partial(outbox.landed, outbox.end) for outbox in landed]
 
     def _count_consumed(self, consumed: dict[str, int], outputs: list[tuple[str, Batch]]) -> None:
         """Each route's ledger takes its rows out of the journal; which of them are safe, their outbox rows say."""
@@ -236,8 +242,3 @@ def _must_be_all(log: Log, start: int, end: int, parts: list[Part]) -> None:
         brought[part.route] = brought.get(part.route, 0) + part.rows
     if brought != (expected := log.rows_by_route(start, end)):
         raise RefusedError(f"the tasks of {log.name} brought {brought} of [{start}, {end}), which holds {expected}")
-
-
-def _landed(outboxes: list[tuple[Outbox, int]]) -> None:
-    for outbox, end in outboxes:
-        outbox.landed(end)

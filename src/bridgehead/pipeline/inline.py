@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,6 +11,8 @@ from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.rules import RouteRules, applied
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Log
+
+log = logging.getLogger(__name__)
 
 MAX_ROWS: Final = 50_000
 MAX_BYTES: Final = 32 << 20
@@ -28,6 +31,21 @@ class InlineEngine:
     @property
     def has_work(self) -> bool:
         return self._log.consumed < self._log.visible
+
+    def pass_through(self, changes: Changes, stored: Batch, route: str) -> bool:
+        """Rows on their way into the log, all of one route: if nothing waits there, they are outbox rows by the same write.
+
+        False if they must wait in the log: something does already, or the rules cannot be applied, which is for ``run`` to say.
+        """
+        if not self._log.empty:
+            return False
+        try:
+            ((_, batch),) = applied(stored, self._log.name, self._log.end, self._rules)
+        except Exception:
+            log.exception("messages of %s wait: the rules cannot be applied", route)
+            return False
+        self._gate.pass_through(changes, self._log, route, batch)
+        return True
 
     def run(self) -> int:
         """Move what is visible, within one turn's bounds; the number of offsets consumed."""

@@ -37,6 +37,8 @@ class Changes:
     """State that is only of use beside rows on the disk: a write that brings none may leave it to the next one that does."""
     notes: list[tuple[Shelf, int, int | None]] = field(default_factory=list)
     """Small numbers by (shelf, number); None takes one away."""
+    when_safe: list[Callable[[], None]] = field(default_factory=list)
+    """Whom to call when this write keeps its promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,9 @@ class Engine(Protocol):
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         """Call back when everything written so far survives what this engine promises to survive."""
+
+    def between_syncs(self, callback: Callable[[], None]) -> None:
+        """Call back when no sync runs: now, or when the running one has ended, before another one begins."""
 
     def read(self, shelf: Shelf, number: int) -> Batch:
         """The batch with all its rows in their places; a row that did not survive a restart has only nulls."""

@@ -96,6 +96,17 @@ class Log:
             self.waiting_of[name] = self.waiting_of.get(name, 0) + last - first
         return start
 
+    @property
+    def empty(self) -> bool:
+        """Nothing waits here: whatever came is outbox rows."""
+        return self.consumed == self.end
+
+    def pass_through(self, changes: Changes, rows: int) -> None:
+        """So many rows take their offsets and become outbox rows by this very write; the log must be empty."""
+        self.end += rows
+        self.visible = self.consumed = self.end
+        self._segments.promise(changes, self.end)
+
     def rows_by_route(self, start: int, end: int) -> dict[str, int]:
         """How many rows of [start, end) each route has; known of those that wait."""
         found: dict[str, int] = {}

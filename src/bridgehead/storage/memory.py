@@ -35,8 +35,13 @@ class MemoryEngine:
                 self._notes[shelf].pop(number, None)
             else:
                 self._notes[shelf][number] = note
+        for each in changes.when_safe:
+            self.when_synced(each)
 
     def when_synced(self, callback: Callable[[], None]) -> None:
+        callback()
+
+    def between_syncs(self, callback: Callable[[], None]) -> None:
         callback()
 
     def read(self, shelf: Shelf, number: int) -> Batch:

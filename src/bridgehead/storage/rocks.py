@@ -82,6 +82,7 @@ class RocksEngine:
         self._written = 0  # writes that reached RocksDB
         self._synced = 0  # of these, how many are safe
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
+        self._between: list[Callable[[], None]] = []  # whom to tell when the running sync has ended
         self._syncing: asyncio.Future[None] | None = None
         self._thread = ThreadPoolExecutor(1, "storage-sync")
         self._tidying = Tidying(self._db)
@@ -122,6 +123,8 @@ class RocksEngine:
         self._later.update(changes.later)
         if ahead or not final.is_empty():
             self._commit(ahead, final)
+        for each in changes.when_safe:
+            self.when_synced(each)
 
     def _commit(self, ahead: list[tuple[bytes, bytes]], final: WriteBatch) -> None:
         for shelf, state in self._later.items():
@@ -185,6 +188,12 @@ class RocksEngine:
         self._waiting.append((self._written, callback))
         self._start_sync()
 
+    def between_syncs(self, callback: Callable[[], None]) -> None:
+        if self._syncing is None:
+            callback()
+        else:
+            self._between.append(callback)
+
     def _start_sync(self) -> None:
         if self._syncing is None and not self._closed:
             covers = self._written
@@ -205,6 +214,9 @@ class RocksEngine:
         self._synced = max(self._synced, covers)
         while self._waiting and self._waiting[0][0] <= self._synced:
             self._waiting.popleft()[1]()
+        between, self._between = self._between, []
+        for callback in between:
+            callback()
         if self._waiting:
             self._start_sync()
 

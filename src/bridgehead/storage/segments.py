@@ -97,9 +97,13 @@ class Segments:
         if self._engine.durable:
             safe = int(np.count_nonzero(batch.column("qos").to_numpy(zero_copy_only=False)))
             segment.stored, segment.mixed = safe > 0, 0 < safe < segment.rows
-            if segment.end > self.ceiling:
-                self.ceiling = changes.state[self._ceiling_name] = segment.end + CEILING_BLOCK
+        self.promise(changes, segment.end)
         return segment
+
+    def promise(self, changes: Changes, end: int) -> None:
+        """Numbers below ``end`` are given: no later life gives them again."""
+        if self._engine.durable and end > self.ceiling:
+            self.ceiling = changes.state[self._ceiling_name] = end + CEILING_BLOCK
 
     def index_of(self, number: int) -> int:
         """The index of the segment that holds ``number``, or of the first one behind it."""

@@ -21,6 +21,14 @@ class SlowKeeper:
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
+        self.between: list[Callable[[], None]] = []
+        self.syncing = False
+
+    def between_syncs(self, callback: Callable[[], None]) -> None:
+        if self.syncing:
+            self.between.append(callback)
+        else:
+            callback()
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         self.waiting.append(callback)
@@ -28,6 +36,10 @@ class SlowKeeper:
     def sync(self) -> None:
         waiting, self.waiting = self.waiting, []
         for callback in waiting:
+            callback()
+        self.syncing = False
+        between, self.between = self.between, []
+        for callback in between:
             callback()
 
 
@@ -116,6 +128,31 @@ async def test_a_turn_that_grows_too_large_ends_early(monkeypatch: pytest.Monkey
     assert desk.batches == [(2, 2)]
     await turn()
     assert desk.batches == [(2, 2)]
+
+
+async def test_what_comes_while_a_sync_runs_is_one_batch_when_it_has_ended() -> None:
+    desk = Desk()
+    one, two = Sender(desk.gathering, 1), Sender(desk.gathering, 2)
+    desk.keeper.syncing = True
+    one.send(Publish("a", b"", 1, packet_id=1))
+    await turn()
+    two.send(Publish("a", b"", 1, packet_id=2))
+    await turn()
+    assert desk.batches == []
+    desk.keeper.sync()
+    assert desk.batches == [(2, 2)]
+    desk.keeper.sync()
+    assert (one.replies, two.replies) == (b"\x40\x02\x00\x01", b"\x40\x02\x00\x02")
+
+
+async def test_what_is_large_enough_is_worked_on_while_a_sync_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENOUGH_BYTES", 1000)
+    desk = Desk()
+    one = Sender(desk.gathering, 1)
+    desk.keeper.syncing = True
+    one.send(Publish("a", bytes(1100)))
+    await turn()
+    assert desk.batches == [(1, 1)]
 
 
 async def test_a_flush_of_nothing_does_nothing() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bridgehead.columns.batches import Batch
 from bridgehead.pipeline import inline
 from bridgehead.pipeline.gate import Gate
@@ -74,3 +76,39 @@ def test_rows_whose_promise_is_not_kept_yet_stay() -> None:
     assert house.inline.run() == 0
     house.log.publish()
     assert house.inline.run() == 1
+
+
+def test_rows_that_find_the_log_empty_land_in_the_write_that_brings_them() -> None:
+    house = House()
+    changes = Changes()
+    assert house.inline.pass_through(changes, stored_rows(numbered(3), ["t"], ["a"]), "a")
+    assert house.inline.pass_through(changes, stored_rows(numbered(2), ["t"], ["b"]), "b")
+    assert [shelf for shelf, _, _ in changes.puts] == [("outbox", "a"), ("outbox", "b")]
+    assert not house.outboxes["a"].has_waiting  # nothing is sent before it is written
+    house.engine.write(changes)
+    assert (house.log.end, house.log.consumed, house.log.visible, house.log.waiting) == (5, 5, 5, 0)
+    assert house.landed("a", "payload") == numbered(3)
+    assert house.landed("b", "topic") == ["b/t"] * 2
+
+
+def test_rows_do_not_pass_others_that_wait_in_the_log() -> None:
+    house = House()
+    house.append(stored_rows(numbered(3), ["t"], ["a"]))
+    changes = Changes()
+    late = stored_rows(numbered(2, 3), ["t"], ["a"])
+    assert not house.inline.pass_through(changes, late, "a")
+    assert not changes.puts
+    house.append(late)
+    house.inline.run()
+    assert house.inline.pass_through(changes, stored_rows(numbered(1, 5), ["t"], ["a"]), "a")
+    house.engine.write(changes)
+    assert house.landed("a", "payload") == numbered(6)
+
+
+def test_rows_that_the_rules_cannot_take_wait_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    monkeypatch.setattr(inline, "applied", lambda *_: 1 / 0)
+    changes = Changes()
+    assert not house.inline.pass_through(changes, stored_rows(numbered(1), ["t"], ["a"]), "a")
+    assert not changes.puts
+    assert house.log.end == 0

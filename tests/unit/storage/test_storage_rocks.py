@@ -154,6 +154,31 @@ async def test_callbacks_come_after_the_sync_in_order_and_one_sync_serves_many(
     assert flushes == 2
 
 
+async def test_whoever_waits_between_syncs_comes_after_those_who_are_safe_and_is_part_of_the_next(
+    engine: RocksEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_sync, told, done = threading.Event(), list[str](), asyncio.Event()
+    flush = engine._flush
+
+    def held() -> None:
+        may_sync.wait()
+        flush()
+
+    def next_turn() -> None:
+        told.append("between")
+        safe = [lambda: told.append("second safe"), done.set]
+        engine.write(Changes(puts=[(SHELF, 1, outbox_rows({}))], when_safe=safe))
+
+    monkeypatch.setattr(engine, "_flush", held)
+    engine.between_syncs(lambda: told.append("at once"))
+    engine.write(Changes(puts=[(SHELF, 0, outbox_rows({}))], when_safe=[lambda: told.append("first safe")]))
+    engine.between_syncs(next_turn)
+    assert told == ["at once"]
+    may_sync.set()
+    await asyncio.wait_for(done.wait(), 30)
+    assert told == ["at once", "first safe", "between", "second safe"]
+
+
 async def test_after_a_failed_sync_nobody_is_told_anything(engine: RocksEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise OSError("no space")
