@@ -64,8 +64,7 @@ def twin(one: Row, rule: RouteRules) -> Row:
     out = {name: one.get(name) for name in OUTBOX.names}
     if rule.destination is not None:
         out["topic"] = rule.destination.replace("{#}", one["topic"])
-    qos = 1 if one["qos"] is None else one["qos"]
-    out["qos"] = qos if rule.persist else 0
+    out["qos"] = int(rule.persist) if one["qos"] is None else one["qos"]
     out["wire_qos"] = min(out["qos"], rule.max_qos)
     out["retain"] = one["retain"] and rule.preserve_retain
     pairs = [dict(each) for each in one["user_properties"] or []]

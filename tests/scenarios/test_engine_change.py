@@ -39,3 +39,35 @@ def test_rows_that_waited_for_spark_are_delivered_by_a_node_that_runs_inline(tmp
         inline.stop()
     assert [int(message.payload) for message in arrived] == list(range(COUNT))
     remote.stop()
+
+
+def test_what_was_promised_before_persist_was_switched_off_is_kept_and_sent_as_promised(tmp_path: Path) -> None:
+    remote = Mosquitto(tmp_path / "remote")
+
+    def node(pipeline: dict[str, Any], *, persist: bool) -> NodeProcess:
+        route = {"filters": ["t/#"]}
+        bridge = {"id": "b", "host": "127.0.0.1", "port": remote.port, "persist": persist, "localSubscriptions": [route]}
+        return NodeProcess(
+            tmp_path / "node", {"persistence": {"mode": "file-native"}, "pipeline": pipeline, "bridges": [bridge]}
+        )
+
+    stuck = node({"engine": "spark", "conf": {"spark.driver.memory": "a lot"}}, persist=True).launch()
+    until(lambda: "listeners do not accept yet" not in stuck.readiness()[1], "clients may come")
+    with Client(stuck.port) as here:
+        here.publish_all(Message("t/one", str(i).encode(), qos=1) for i in range(COUNT))
+    stuck.kill()
+    off = node({"engine": "inline"}, persist=False).launch()
+    until(lambda: "listeners do not accept yet" not in off.readiness()[1], "it runs")
+    until(lambda: off.routes("b", "push")[0]["depth"] == COUNT, "they are in the outbox")
+    off.kill()
+    remote.start()
+    with Client(remote.port) as there:
+        there.subscribe("t/#", qos=1)
+        again = node({"engine": "inline"}, persist=False).start()
+        arrived = there.wait_for(COUNT)
+        until(lambda: again.routes("b", "push")[0]["delivered"] == COUNT, "all are acknowledged")
+        status = again.routes("b", "push")[0]
+        again.stop()
+    assert [(int(message.payload), message.qos) for message in arrived] == [(i, 1) for i in range(COUNT)]
+    assert (status["received"], status["consumed"], status["droppedBefore"]) == (COUNT, COUNT, {})
+    remote.stop()

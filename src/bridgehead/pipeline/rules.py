@@ -31,7 +31,7 @@ class RouteRules:
     user_properties: tuple[tuple[str, str], ...] = ()
     preserve_retain: bool = False
     max_qos: int = 2
-    persist: bool = True
+    persist: bool = True  # else a row that says no QoS has 0; the door lowers all that come, not what was promised before
     count_hops: bool = True
     message_id: tuple[str, str] | None = None  # the user property that carries it, and how its value begins
 
@@ -60,9 +60,7 @@ def apply(batch: Batch, rules: RouteRules) -> Batch:
     rows = batch.num_rows
     qos = batch.column("qos")
     if qos.null_count:
-        qos = pc.fill_null(qos, 1)
-    if not rules.persist:
-        qos = constant(0, pa.int32(), rows)
+        qos = pc.fill_null(qos, 1 if rules.persist else 0)
     columns = {name: batch.column(name) for name in OUTBOX.names if name not in ("wire_qos",)}
     columns["topic"] = _destination(batch.column("topic"), rules.destination)
     columns["qos"] = qos

@@ -89,16 +89,15 @@ def test_a_property_without_key_or_value_breaks_nothing() -> None:
 @pytest.mark.parametrize("qos", [0, 1, 2])
 @pytest.mark.parametrize("max_qos", [0, 1, 2])
 @pytest.mark.parametrize("persist", [True, False])
-def test_the_wire_qos_is_the_lowest_of_what_the_message_the_route_and_persist_allow(
-    qos: int, max_qos: int, persist: bool
-) -> None:
+def test_the_wire_qos_is_the_lower_of_what_the_message_and_the_route_allow(qos: int, max_qos: int, persist: bool) -> None:
     found = out({"qos": qos}, max_qos=max_qos, persist=persist)
-    assert found["qos"] == (qos if persist else 0), "the queued QoS decides tracking: maxQoS does not lower it"
-    assert found["wire_qos"] == min(found["qos"], max_qos)
+    assert found["qos"] == qos, "the queued QoS decides tracking: maxQoS does not lower it, and what was promised before stays"
+    assert found["wire_qos"] == min(qos, max_qos)
 
 
-def test_a_row_without_qos_counts_as_qos_1() -> None:
+def test_a_row_without_qos_counts_as_qos_1_or_as_0_where_nothing_persists() -> None:
     assert out({"qos": None})["qos"] == 1
+    assert out({"qos": None}, persist=False)["qos"] == 0
 
 
 @pytest.mark.parametrize(("preserve", "came", "leaves"), [(True, True, True), (True, False, False), (False, True, False)])
