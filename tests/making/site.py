@@ -35,7 +35,7 @@ class Site:
 
     def left(self) -> list[tuple[str, ...]]:
         """Names of everything that is on the disk of sessions."""
-        kinds = ("session", "subscription", "inbound", "ceiling")
+        kinds = ("session", "subscription", "inbound", "ids", "ceiling")
         names = [name for kind in kinds for name, _ in self.engine.states((kind,)) if name[1] != "journal"]
         return names + [("queue", str(number)) for number in self.engine.numbers(("queue", "d"))]
 

@@ -2,8 +2,8 @@
 
     clock, errors ◀─ columns ◀─ wire ◀─ session            pure: no sockets, no clock, no loop, no thread
                         ▲        ▲         ▲
-                     storage    link       │
-                        ▲        ▲         │
+                     storage ◀─ link ◀─ delivery           storage and link do not know each other
+                        ▲                  ▲
                      pipeline ◀─ broker, bridge            beside each other: neither knows the other
                                     ▲
                      telemetry ◀─ console
@@ -32,8 +32,9 @@ MAY_IMPORT = {
     "storage": {"clock", "columns", "errors"},
     "link": {"errors", "wire"},
     "pipeline": {"clock", "columns", "errors", "java", "storage", "wire"},
-    "broker": {"clock", "columns", "errors", "link", "pipeline", "session", "storage", "wire"},
-    "bridge": {"clock", "columns", "errors", "link", "pipeline", "session", "settings", "storage", "wire"},
+    "delivery": {"columns", "errors", "link", "session", "storage", "wire"},
+    "broker": {"clock", "columns", "delivery", "errors", "link", "pipeline", "session", "storage", "wire"},
+    "bridge": {"clock", "columns", "delivery", "errors", "link", "pipeline", "session", "settings", "storage", "wire"},
     "telemetry": {"clock"},
     "console": {"errors", "telemetry"},
 }

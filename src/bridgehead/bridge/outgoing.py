@@ -19,16 +19,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from bridgehead.bridge.departures import Departure, Departures
 from bridgehead.bridge.forwarder import Forwarder
-from bridgehead.bridge.packetids import PacketIds
 from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import monotonic, now_us
+from bridgehead.delivery.departures import Departure, Departures
+from bridgehead.delivery.packetids import PacketIds
 from bridgehead.link.link import Link
-from bridgehead.session.sender import Finished, Sender
+from bridgehead.session.sender import Finished, Sender, leading
 from bridgehead.storage.engine import Engine
 from bridgehead.storage.polled import Polled
-from bridgehead.wire.flow import AWAIT_PUBCOMP, AWAIT_PUBREC, NOBODY, InFlight
 from bridgehead.wire.frames import encode_acks
 
 log = logging.getLogger(__name__)
@@ -78,29 +77,8 @@ class Outgoing:
             forwarder.outbox.on_waiting = self.wake
         if engine.durable:
             routes = [forwarder.outbox.route for forwarder in forwarders]
-            self._record = PacketIds(engine, bridge, session, routes, self._sender.flow, LAST_ID)
-            self._take_up(self._record)
-
-    def _take_up(self, record: PacketIds) -> None:
-        """Go on where an earlier life ended. Ids whose rows are gone, or too many to find a place, are only to be settled."""
-        kept, self._fresh, ours = record.recall()
-        there = np.zeros(len(kept.ids), np.bool_)
-        for forwarder in self._forwarders:
-            mine = kept.owner == forwarder.number
-            there[mine] = forwarder.outbox.holds(kept.seq[mine])
-        if not ours:
-            self._fresh, self._doubted = True, int(there.sum())
-            record.begin()
-            return
-        surplus = there & (kept.state == AWAIT_PUBREC)
-        surplus &= np.cumsum(surplus) > WINDOW
-        self._doubted = int(surplus.sum())
-        there &= ~surplus
-        for forwarder in self._forwarders:
-            forwarder.outbox.mark(kept.seq[there & (kept.owner == forwarder.number) & (kept.state == AWAIT_PUBCOMP)])
-        owner = np.where(there, kept.owner, NOBODY).astype(np.int32)
-        self._sender.flow.restore(InFlight(kept.ids, owner, kept.seq, np.where(there, kept.state, AWAIT_PUBCOMP)))
-        record.begin()
+            self._record = PacketIds(engine, ("ids", "bridge", bridge), session, routes, self._sender.flow, LAST_ID)
+            self._fresh, self._doubted = self._record.take_up([forwarder.outbox for forwarder in forwarders], WINDOW)
 
     @property
     def in_flight(self) -> int:
@@ -221,8 +199,9 @@ class Outgoing:
 
     def _send_some(self, forwarder: Forwarder) -> bool:
         polled = forwarder.next(min(self._sender.room, SEND_ROWS), self._clock())
-        if self._sender.flow.reserved:
-            self._let_go(forwarder, polled)
+        gone = self._sender.let_go(forwarder.number, polled.first if polled is not None else None, forwarder.outbox.holds)
+        if gone:
+            self._departures.send(Departure(gone), after_sync=False)
         if polled is not None:
             polled = self._within_window(forwarder, polled)
         if polled is None:
@@ -244,27 +223,14 @@ class Outgoing:
         if self._sender.version == 5 and flow.free >= polled.rows:
             return polled
         qos = polled.batch.column("wire_qos").to_numpy(zero_copy_only=False)
-        kept = flow.kept_ids(forwarder.number, polled.seqs)
-        fits = np.cumsum((qos > 0) if kept is None else (qos > 0) & (kept == 0)) <= flow.free
+        fitting = self._sender.fitting(forwarder.number, polled.seqs, polled.batch)
         if self._sender.version < 5 and (qos == 2).any():
-            fits &= np.cumsum(qos == 2) <= WINDOW_QOS2_V4 - flow.in_flight_qos2
-        if fits.all():
+            fitting = min(fitting, leading(np.cumsum(qos == 2) <= WINDOW_QOS2_V4 - flow.in_flight_qos2))
+        if fitting == polled.rows:
             return polled
-        polled, rest = polled.split(int(np.argmin(fits)))
+        polled, rest = polled.split(fitting)
         forwarder.give_back(rest)
         return polled if polled.rows else None
-
-    def _let_go(self, forwarder: Forwarder, polled: Polled | None) -> None:
-        """Rows with a kept id that were passed over may be gone (a limit, an expiry): then their ids are only to be settled."""
-        ids, owners, seqs, _ = self._sender.flow.reservations()
-        passed = owners == forwarder.number
-        if polled is not None:
-            passed &= seqs < polled.first
-        ids, seqs = ids[passed], seqs[passed]
-        order = np.argsort(seqs)
-        gone = ids[order][~forwarder.outbox.holds(seqs[order])]
-        if len(gone):
-            self._departures.send(Departure(self._sender.release(gone)), after_sync=False)
 
     def acked(self, acks: npt.NDArray[np.int64]) -> None:
         answered = self._sender.answered(acks)

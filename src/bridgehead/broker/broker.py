@@ -225,7 +225,7 @@ class Broker:
         assert session is not None
         session.expiry = _session_expiry(packet)
         session.ended_at = None
-        self._store.connected(session)
+        self._store.connected(session, new=not present)
         connection.session = session
         self.by_client[client_id] = connection
         if client_id in self._wills:

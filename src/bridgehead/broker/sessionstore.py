@@ -1,9 +1,9 @@
 """Sessions on the disk: what a client that comes back after a restart of the node must find as it left it.
 
 Under ("session", client id): its expiry, and when its last connection ended (wall clock: time goes on while the node is down;
-None while connected). Under ("subscription", client id, filter): the options and the subscription identifier. Its QoS 2 ids and
-its queue are beside them, and are written with the messages that change them. A session without an expiry ends with its
-connection and is never here; one that is given up goes with all that belongs to it, in one write.
+None while connected). Under ("subscription", client id, filter): the options and the subscription identifier. Its QoS 2 ids, of
+both directions, and its queue are beside them, and are written with the messages that change them. A session without an expiry
+ends with its connection and is never here; one that is given up goes with all that belongs to it, in one write.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from bridgehead.broker.outgoing import RECORDS
 from bridgehead.broker.session import ClientSession
 from bridgehead.clock import monotonic, now_us
 from bridgehead.storage.engine import Changes, Engine, Shelf
@@ -49,6 +50,7 @@ class SessionStore:
                 sessions[client_id].identifiers[topic_filter] = identifier
             else:
                 orphans.state[shelf] = None
+        orphans.state.update({shelf: None for shelf, _ in self._engine.states(RECORDS) if shelf[len(RECORDS)] not in sessions})
         self._engine.write(orphans)
         for client_id, session in list(sessions.items()):
             if session.over(monotonic()):
@@ -58,16 +60,19 @@ class SessionStore:
                 session.recall_identifiers()
         return sessions
 
-    def connected(self, session: ClientSession) -> None:
-        self._keep(session, None)
+    def connected(self, session: ClientSession, *, new: bool) -> None:
+        changes = Changes()
+        if session.kept and new:
+            session.begin(changes)
+        self._keep(changes, session, None)
 
     def ended(self, session: ClientSession) -> None:
-        self._keep(session, now_us())
+        self._keep(Changes(), session, now_us())
 
-    def _keep(self, session: ClientSession, ended: int | None) -> None:
+    def _keep(self, changes: Changes, session: ClientSession, ended: int | None) -> None:
         if session.kept:
-            record = {"expiry": session.expiry, "ended": ended}
-            self._engine.write(Changes(state={_session(session): record}))
+            changes.state[_session(session)] = {"expiry": session.expiry, "ended": ended}
+            self._engine.write(changes)
 
     def subscribed(self, session: ClientSession, filters: list[str]) -> None:
         """These filters of the session are new, have changed, or are gone."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -23,6 +24,8 @@ from bridgehead.wire.reason import Reason
 
 Seqs = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.uint16]
+Identifiers = tuple[int, ...]
+"""The subscription identifiers of a message."""
 RESEND_ROWS: Final = 64
 """What one call sends again at most: a window of large payloads is not copied into a socket's buffer at once."""
 PUBACK: Final = 4
@@ -31,6 +34,10 @@ PROPERTIES_AT_MOST: Final = 1024
 """What a frame holds beyond its columns, generously: header, lengths, subscription identifiers."""
 PROPERTIES_LARGE: Final = 1 << 26
 """Below this many bytes of properties only a payload can make a packet too large for MQTT."""
+
+
+def _no_identifiers(seq: int) -> Identifiers:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class Sender:
     def room(self) -> int:
         return self.flow.room
 
-    def send(self, owner: int, seqs: Seqs, batch: Batch, now_us: int, subscription_ids: tuple[int, ...] = ()) -> Sent:
+    def send(self, owner: int, seqs: Seqs, batch: Batch, now_us: int, subscription_ids: Identifiers = ()) -> Sent:
         """Frames for rows of an owner's queue in rising order; at most ``room`` of them may need an acknowledgement.
 
         A row whose id was reserved by an earlier life goes out with it and with DUP, and never counts as expired:
@@ -105,6 +112,30 @@ class Sender:
         frames = encode_publishes(batch, self.version, qos, ids, again, expiry=expiry, subscription_ids=subscription_ids)
         alone = qos == 0
         return Sent(frames.data.data, seqs[alone], frames.ends[alone], expired, oversized, ids[~alone], ids[qos == 2])
+
+    def fitting(self, owner: int, seqs: Seqs, batch: Batch) -> int:
+        """How many leading rows there are packet ids for: those that an earlier life has reserved are nobody else's."""
+        if self.flow.free >= len(seqs):
+            return len(seqs)
+        wants = batch.column("wire_qos").to_numpy(zero_copy_only=False) > 0
+        kept = self.flow.kept_ids(owner, seqs)
+        return leading(np.cumsum(wants if kept is None else wants & (kept == 0)) <= self.flow.free)
+
+    def let_go(self, owner: int, before: int | None, holds: Callable[[Seqs], npt.NDArray[np.bool_]]) -> bytes:
+        """Rows with a kept id that were passed over (all of them, or those below ``before``) may be gone: a limit, their size.
+
+        Then their ids are only to be settled: what is to be sent for that.
+        """
+        if not self.flow.reserved:
+            return b""
+        ids, owners, seqs, _ = self.flow.reservations()
+        passed = owners == owner
+        if before is not None:
+            passed &= seqs < before
+        ids, seqs = ids[passed], seqs[passed]
+        order = np.argsort(seqs)
+        gone = ids[order][~holds(seqs[order])]
+        return self.release(gone) if len(gone) else b""
 
     def _may_be_oversized(self, batch: Batch) -> bool:
         """Rarely true: a batch that is small as a whole holds no row that is too large for the peer or for MQTT."""
@@ -152,18 +183,23 @@ class Sender:
     def resending(self) -> bool:
         return len(self._again) > 0
 
-    def resend(self, rows_of: Callable[[int, Seqs], Batch], now_us: int) -> tuple[list[Any], list[Finished]]:
+    def resend(
+        self, rows_of: Callable[[int, Seqs], Batch], now_us: int, identifiers_at: Callable[[int], Identifiers] = _no_identifiers
+    ) -> tuple[list[Any], list[Finished]]:
         """Some of what is due again, in the order of the first time: PUBLISH with DUP, PUBREL where PUBREC has come.
 
         The window of a new connection may be smaller than the one before: as much goes as it allows, the rest when
         acknowledgements have made room. Rows that the peer does not take any more (its largest packet has shrunk) are finished.
+        ``identifiers_at`` says by which subscriptions a row came.
         """
         sent, due = self.flow.among(self._sent_again).ids, self.flow.among(self._again).ids
         count = max(min(self.flow.window - len(sent), RESEND_ROWS), 0)
         self._sent_again, self._again = np.concatenate((sent, due[:count])), due[count:]
         ids, owners, seqs, states = self.flow.among(due[:count])
         released = states == AWAIT_PUBCOMP
-        cuts = np.flatnonzero((np.diff(owners) != 0) | (np.diff(released) != 0)) + 1
+        identifiers = [identifiers_at(seq) for seq in seqs.tolist()]
+        others = np.array([one != next_one for one, next_one in pairwise(identifiers)], np.bool_)
+        cuts = np.flatnonzero((np.diff(owners) != 0) | (np.diff(released) != 0) | others) + 1
         chunks: list[Any] = []
         finished: list[Finished] = []
         for part in np.split(np.arange(len(ids)), cuts) if len(ids) else ():
@@ -171,26 +207,30 @@ class Sender:
                 chunks.append(encode_acks(PUBREL, ids[part]))
             else:
                 batch = rows_of(int(owners[part[0]]), seqs[part])
-                again, refused = self._frames_again(batch, ids[part], now_us)
+                again, refused = self._frames_again(batch, ids[part], now_us, identifiers[part[0]])
                 chunks += again
                 finished += refused
         return chunks, finished
 
-    def _frames_again(self, batch: Batch, ids: Ids, now_us: int) -> tuple[list[Any], list[Finished]]:
+    def _frames_again(
+        self, batch: Batch, ids: Ids, now_us: int, subscription_ids: Identifiers
+    ) -> tuple[list[Any], list[Finished]]:
         qos = batch.column("wire_qos").to_numpy(zero_copy_only=False).astype(np.uint8)
         # An expired row is resent all the same: its packet id must be settled, and the peer sees what is left: 0.
         expiry = remaining_expiry(batch, now_us)
         chunks: list[Any] = []
         finished: list[Finished] = []
         if self.max_packet and self._may_be_oversized(batch):
-            fits = frame_sizes(batch, self.version, qos, expiry=expiry) <= self.max_packet
+            sizes = frame_sizes(batch, self.version, qos, expiry=expiry, subscription_ids=subscription_ids)
+            fits = sizes <= self.max_packet
             if not fits.all():
                 released, finished = self._give_up(ids[~fits], qos[~fits])
                 chunks.append(released)
                 batch, ids, qos = batch.filter(pa.array(fits)), ids[fits], qos[fits]
                 expiry = expiry[fits] if expiry is not None else None
         if len(ids):
-            chunks.append(encode_publishes(batch, self.version, qos, ids, True, expiry=expiry).data.data)
+            frames = encode_publishes(batch, self.version, qos, ids, True, expiry=expiry, subscription_ids=subscription_ids)
+            chunks.append(frames.data.data)
         return chunks, finished
 
     def _give_up(self, ids: Ids, qos: npt.NDArray[np.uint8]) -> tuple[bytes, list[Finished]]:
@@ -221,6 +261,11 @@ def _property_bytes(batch: Batch) -> int:
     pairs = batch.column("user_properties").values
     texts = (pairs.field(part).buffers()[2] for part in (0, 1))
     return sum(text.size for text in texts if text is not None)
+
+
+def leading(good: npt.NDArray[np.bool_]) -> int:
+    """How many are good before the first that is not."""
+    return len(good) if good.all() else int(np.argmin(good))
 
 
 def _no_ids() -> Ids:

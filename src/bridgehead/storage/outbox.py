@@ -104,7 +104,7 @@ class Outbox:
                 self._leave(changes, index)
         if changes.drops or changes.notes:
             self._engine.write(changes)
-        self.cursor = self._segments[0].start if len(self._segments) else self.end
+        self.cursor = self.first
 
     @property
     def entered(self) -> int:
@@ -154,6 +154,11 @@ class Outbox:
     @property
     def has_waiting(self) -> bool:
         return self.cursor < self.visible
+
+    @property
+    def first(self) -> int:
+        """No row below this number is here."""
+        return self._segments[0].start if len(self._segments) else self.end
 
     def land(self, changes: Changes, batch: Batch) -> int:
         """Add OUTBOX rows to the write, as many as the limits and the strategy allow. Returns how many entered."""

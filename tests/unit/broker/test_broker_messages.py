@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bridgehead.broker.session import CLIENT_WINDOW
+from bridgehead.broker.outgoing import CLIENT_WINDOW
 from bridgehead.storage.engine import Changes
 from bridgehead.wire.packets import (
     Disconnect,
@@ -234,7 +234,7 @@ async def test_the_queue_of_a_client_is_bounded_also_in_what_is_kept_beside_it()
         await turn()
     session = house.broker.sessions["s"]
     assert session.outbox.dropped == {"queue-full": 46}
-    assert len(session._identifiers_from) <= 6
+    assert len(session._row_identifiers) <= 6
     house.broker.close()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.wire.packets import Connack, Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from bridgehead.wire.packets import Connack, Connect, Packet, Puback, Pubcomp, Publish, Pubrec
 from making.device import Device, turn
 from making.rows import wire_rows
 from making.site import SESSION, Site
@@ -72,21 +72,6 @@ async def test_what_a_subscriber_has_acknowledged_does_not_come_again(site: Site
     before.send(Puback(ids[0]), Pubrec(ids[1]), Pubcomp(ids[1]), Puback(ids[3]))
     site.crash()
     assert payloads(back(site)[1]) == [b"3"]
-
-
-async def test_ids_that_a_client_may_hold_half_way_are_released_before_they_are_used_again(site: Site) -> None:
-    before = subscriber(site, "a/#")
-    await publish(site, ("a/1", b"1", 2))
-    assert len(before.received_of(Publish)) == 1
-    site.crash()
-    kinds = [type(packet) for packet in back(site)[1]]
-    assert (kinds[0], kinds[-1], set(kinds[:-1])) == (Pubrel, Publish, {Pubrel})
-
-
-async def test_a_client_that_has_nothing_waiting_is_not_bothered_with_ids(site: Site) -> None:
-    subscriber(site, "a/#")
-    site.crash()
-    assert back(site)[1] == []
 
 
 async def test_rows_and_their_identifiers_after_a_crash(site: Site) -> None:

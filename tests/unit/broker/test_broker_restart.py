@@ -127,7 +127,7 @@ async def test_a_session_that_is_over_leaves_nothing_on_the_disk(site: Site, end
     device.subscribe("a/#")
     device.publish("a/x", b"x", qos=2, packet_id=9)
     await turn()
-    assert {name[0] for name in site.left()} == {"session", "subscription", "inbound", "ceiling", "queue"}
+    assert {name[0] for name in site.left()} == {"session", "subscription", "inbound", "ids", "ceiling", "queue"}
     if end == "expiry 0 at the end":
         device.send(Disconnect(Reason.NORMAL_DISCONNECTION, {"session_expiry_interval": 0}))
         device.transport.lose()

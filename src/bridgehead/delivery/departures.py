@@ -1,4 +1,4 @@
-"""The last stretch of an uplink: frames from the moment they are made until the kernel has taken them, in order.
+"""The last stretch of a connection: frames from the moment they are made until the kernel has taken them, in order.
 
 Some frames may leave only when what was written for them is safe on the disk; whatever comes behind such a frame waits with
 it, so that order is kept. Without such frames everything leaves at once.
@@ -10,17 +10,26 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.link.link import WRITE_HIGH, Link
 
 SETTLE_EVERY: Final = 0.005
 Seqs = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.uint16]
+_NO_ROWS: Final[Seqs] = np.zeros(0, np.int64)
+_NO_IDS: Final[Ids] = np.zeros(0, np.uint16)
+
+
+class Queue(Protocol):
+    """Whose rows leave, and who wants to know when those without an acknowledgement to come have left."""
+
+    number: int
+
+    def delivered(self, seqs: Seqs) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -28,10 +37,10 @@ class Departure:
     """Frames that leave together. Those of rows say whose they are."""
 
     data: Any
-    forwarder: Forwarder | None = None
-    unacknowledged: Seqs = field(default_factory=lambda: np.zeros(0, np.int64))  # rows without an acknowledgement to come
-    ends: Seqs = field(default_factory=lambda: np.zeros(0, np.int64))  # where in data each of these ends
-    ids: Ids = field(default_factory=lambda: np.zeros(0, np.uint16))  # of the rows with an acknowledgement to come
+    queue: Queue | None = None
+    unacknowledged: Seqs = field(default_factory=lambda: _NO_ROWS)  # rows without an acknowledgement to come
+    ends: Seqs = field(default_factory=lambda: _NO_ROWS)  # where in data each of these ends
+    ids: Ids = field(default_factory=lambda: _NO_IDS)  # of the rows with an acknowledgement to come
     expects: bool = False  # the next acknowledgement will be for something in here
     safe: bool = True  # what must be on the disk before is there
 
@@ -40,7 +49,7 @@ class Departure:
 class _InSocket:
     """Rows sent without an acknowledgement to come: each is done when the kernel has taken its last byte."""
 
-    forwarder: Forwarder
+    queue: Queue
     seqs: Seqs
     ends: Seqs  # the position of each row's last byte among all that were written
 
@@ -49,7 +58,7 @@ class _InSocket:
 class Remains:
     """What was still here when a connection ended: none of it has left."""
 
-    rows: list[tuple[int, Seqs]]  # rows without an acknowledgement to come, by the number of their forwarder
+    rows: list[tuple[int, Seqs]]  # rows without an acknowledgement to come, by the number of their queue
     ids: Ids
 
 
@@ -96,9 +105,9 @@ class Departures:
     def detach(self) -> Remains:
         """The connection is gone, and what was not taken with it. Rows that were taken are done."""
         self.settle()
-        rows = [(run.forwarder.number, run.seqs) for run in self._in_socket]
-        rows += [(held.forwarder.number, held.unacknowledged) for held in self._held if held.forwarder is not None]
-        remains = Remains(rows, np.concatenate([np.zeros(0, np.uint16), *(held.ids for held in self._held)]))
+        rows = [(run.queue.number, run.seqs) for run in self._in_socket]
+        rows += [(held.queue.number, held.unacknowledged) for held in self._held if held.queue is not None]
+        remains = Remains(rows, np.concatenate([_NO_IDS, *(held.ids for held in self._held)]))
         self._in_socket.clear()
         self._held.clear()
         self._held_bytes = 0
@@ -139,8 +148,8 @@ class Departures:
         link.write(departure.data)
         if departure.expects:
             self._expect_after = link.written
-        if departure.forwarder is not None and len(departure.unacknowledged):
-            self._in_socket.append(_InSocket(departure.forwarder, departure.unacknowledged, start + departure.ends))
+        if departure.queue is not None and len(departure.unacknowledged):
+            self._in_socket.append(_InSocket(departure.queue, departure.unacknowledged, start + departure.ends))
 
     def settle(self) -> None:
         """Rows whose last byte the kernel has taken are done."""
@@ -150,7 +159,7 @@ class Departures:
         while self._in_socket:
             run = self._in_socket[0]
             done = int(np.searchsorted(run.ends, taken, side="right"))
-            run.forwarder.delivered(run.seqs[:done])
+            run.queue.delivered(run.seqs[:done])
             if done < len(run.seqs):
                 run.seqs, run.ends = run.seqs[done:], run.ends[done:]
                 break

@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bridgehead.bridge.packetids import PAGE, PacketIds
+from bridgehead.delivery.packetids import PAGE, PacketIds
 from bridgehead.wire.flow import AWAIT_PUBCOMP, AWAIT_PUBREC, NOBODY, OutboundFlow
 from making.power import PowerEngine
 
 LAST = 200
+NAME = ("ids", "bridge", "cloud")
 
 
 class Life:
     def __init__(self, engine: PowerEngine, routes: tuple[str, ...] = ("a", "b"), client: str = "edge") -> None:
         self.engine = engine
         self.flow = OutboundFlow(LAST, 1, LAST)
-        self.record = PacketIds(engine, "cloud", [client, [["h", 1883]]], routes, self.flow, LAST)
+        self.record = PacketIds(engine, NAME, [client, [["h", 1883]]], routes, self.flow, LAST)
         self.recalled = self.record.recall()
 
     def begin(self) -> Life:
@@ -39,7 +40,7 @@ class Life:
 
     @property
     def pages(self) -> list[str]:
-        return [name[2] for name, _ in self.engine.states(("ids", "cloud")) if len(name) > 2]
+        return [name[-1] for name, _ in self.engine.states(NAME) if name != NAME]
 
 
 @pytest.fixture

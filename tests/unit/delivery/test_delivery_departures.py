@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridgehead.bridge.departures import Departure, Departures
 from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.delivery.departures import Departure, Departures
 from bridgehead.link.link import WRITE_HIGH, Link
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
@@ -100,7 +100,7 @@ async def test_what_waits_is_bounded_and_whoever_stopped_is_told(station: Statio
 async def test_what_waited_when_the_connection_ended_never_leaves(station: Station) -> None:
     forwarder = rows(2)
     ids = np.array([7], np.uint16)
-    station.send(b"ab", after_sync=True, forwarder=forwarder, unacknowledged=np.arange(2), ends=np.array([1, 2]), ids=ids)
+    station.send(b"ab", after_sync=True, queue=forwarder, unacknowledged=np.arange(2), ends=np.array([1, 2]), ids=ids)
     remains = station.departures.detach()
     assert [(number, seqs.tolist()) for number, seqs in remains.rows] == [(0, [0, 1])]
     assert remains.ids.tolist() == [7]
@@ -113,7 +113,7 @@ async def test_what_waited_when_the_connection_ended_never_leaves(station: Stati
 async def test_rows_that_have_left_are_done_when_the_kernel_has_taken_them(station: Station) -> None:
     forwarder = rows(3)
     station.transport.stuck = True
-    station.send(b"abc", after_sync=True, forwarder=forwarder, unacknowledged=np.arange(3), ends=np.array([1, 2, 3]))
+    station.send(b"abc", after_sync=True, queue=forwarder, unacknowledged=np.arange(3), ends=np.array([1, 2, 3]))
     assert station.departures.in_socket == 0, "they are not even in the socket"
     station.engine.sync()
     assert station.departures.in_socket == 3
