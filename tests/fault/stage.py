@@ -26,8 +26,7 @@ WINDOW = 5000
 """The remote's Receive Maximum: so many may be on the wire to it when a node is killed. It is mosquitto's window towards its
 own subscribers, too, and never full: what mosquitto has to queue behind a full one it hands on out of order."""
 LOCAL_WINDOW = 20
-"""The same of the subscriber at the node. A node does not keep packet ids towards its clients: what they have half-way when it
-is killed is sent again as new, at QoS 2 too."""
+"""The same of the subscriber at the node."""
 DISK = 1024 * MIB
 """Of a file-native node: a small one, because it is there to be filled."""
 
@@ -183,7 +182,7 @@ class Stage:
 
     def _judged(self) -> list[str]:
         """What the oracle says."""
-        # What was on the wire when a node was killed is sent as new by the next life, and may have arrived.
+        # What was on the wire at QoS 1 when a node was killed is sent as new by the next life, and may have arrived.
         again = (WINDOW + LOCAL_WINDOW) * self.kills
         resent = {
             "push": self.porch.resent["out"] + self.wire.resent["out"] + again + self.yard.resent["back"],
@@ -194,7 +193,7 @@ class Stage:
             "push": self.wire.swallowed["back", PUBREC] + self.wire.swallowed["out", PUBREL],
             "pull": self.porch.swallowed["out", PUBREC] + self.porch.swallowed["back", PUBREL],
         }
-        return self.oracle.judge(self.came(), resent, late, {"pull": LOCAL_WINDOW * self.kills})
+        return self.oracle.judge(self.came(), resent, late)
 
     def _counted(self) -> list[str]:
         """What the node says of itself."""

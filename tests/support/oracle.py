@@ -90,9 +90,8 @@ class Oracle:
         came: dict[str, list[bytes]],
         resent: dict[str, int] | None = None,
         late: dict[str, int] | None = None,
-        twice: dict[str, int] | None = None,
     ) -> list[str]:
-        """Everything that is wrong with what came; what may be resent, late or twice (QoS 2) by the first level of a topic."""
+        """Everything that is wrong with what came; what may be resent or late by the first level of a topic."""
         faults = [f"{name}: {len(lost)} lost, the first {lost[0]}" for name, lost in self.missing(came).items()]
         faults += [f"{name}: nobody sent this" for name in came if name not in self.topics]
         doubled: dict[str, int] = {}
@@ -111,7 +110,7 @@ class Oracle:
                 around = first_times[max(at - 3, 0) : at + 3]
                 faults.append(f"{topic.name}: {len(behind)} out of order, the first in {around}")
             doubles = len(numbers) - len(first_times)
-            if topic.qos != 1 and doubles > (twice or {}).get(way, 0) * (topic.qos == 2):
+            if topic.qos != 1 and doubles:
                 again = [number for i, number in enumerate(numbers) if number in numbers[:i]]
                 faults.append(f"{topic.name}: {doubles} doubled at QoS {topic.qos}, the first {again[0]}")
             elif topic.qos == 1:

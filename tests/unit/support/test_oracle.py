@@ -37,12 +37,6 @@ def test_what_nobody_sent_is_found() -> None:
     assert oracle.judge({topic.name: [*payloads, topic.payload(6)]})
 
 
-def test_doubles_of_qos_2_are_forgiven_only_where_they_are_known_to_be_beyond_the_promise() -> None:
-    for qos, allowed, faults in ((2, 0, 1), (2, 1, 1), (2, 2, 0), (0, 2, 1)):
-        oracle, topic, payloads = asked(qos)
-        assert len(oracle.judge({topic.name: [*payloads, *payloads[:2]]}, twice={"push": allowed})) == faults
-
-
 def test_what_became_of_the_messages_is_counted_by_topic() -> None:
     oracle, topic, payloads = asked(2)
     assert oracle.tallies({topic.name: [*payloads[1:], payloads[2]]}) == {"push/2": Tally(handed_out=6, lost=1, doubled=1)}
