@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.systems import STOP_SECONDS, await_none, document, executable, free_port, unreachable, unready
+from benchmarks.systems import STOP_SECONDS, NotStarted, await_none, document, executable, free_port, unreachable, unready
 from benchmarks.usage import resident_bytes, tree
 
 UNBOUNDED = 10_000_000   # messages that a queue holds where the scenario sets no limit
@@ -43,7 +43,10 @@ class Plant:
         for pid in family[1:]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + STOP_SECONDS
         while any(resident_bytes([pid]) for pid in family):   # they end with it, but not in the same moment
+            if time.monotonic() > deadline:
+                raise NotStarted(f"not all of {family} have ended {STOP_SECONDS:.0f} s after their kill")
             time.sleep(0.01)
 
     def stop(self) -> None:

@@ -35,11 +35,10 @@ class SmallDisk:
 
     def fill(self, leave: int = 0) -> None:
         """Somebody else takes all but ``leave`` bytes."""
-        with self._ballast.open("ab") as file:
+        with self._ballast.open("ab", buffering=0) as file:  # what a buffer kept would fail again when it is closed
             while (wanted := min(self.room - leave, MIB)) > 0:
                 try:
                     file.write(bytes(wanted))
-                    file.flush()
                 except OSError:
                     return  # the node was faster: there is no more
 
