@@ -6,7 +6,7 @@
                         ▲                  ▲
                      pipeline ◀─ broker, bridge            beside each other: neither knows the other
                                     ▲
-                     telemetry ◀─ console
+                     telemetry ◀─ console        spark        a PySpark user's own: beside the node, on top of its parts
                                     ▲
                              app ◀─ cli, commands, demo    these know everything
 """
@@ -35,6 +35,9 @@ MAY_IMPORT = {
     "delivery": {"columns", "errors", "link", "session", "storage", "wire"},
     "broker": {"clock", "columns", "delivery", "errors", "link", "pipeline", "session", "storage", "wire"},
     "bridge": {"clock", "columns", "delivery", "errors", "link", "pipeline", "session", "settings", "storage", "wire"},
+    "spark": {
+        "bridge", "clock", "columns", "errors", "java", "link", "pipeline", "session", "settings", "storage", "wire",
+    },
     "telemetry": {"clock"},
     "console": {"errors", "telemetry"},
 }
