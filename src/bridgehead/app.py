@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from bridgehead.pipeline.room import Room
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
 from bridgehead.pipeline.supervisor import PipelineSettings, Supervisor
+from bridgehead.reach import entrance
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.model import Settings
 from bridgehead.settings.route import Route
@@ -41,6 +43,9 @@ log = logging.getLogger(__name__)
 
 STAGED_BATCHES: Final = 4
 """A driver may stage the bytes of so many batches before it commits."""
+
+EPOCHS_OF_A_LIFE: Final = 32
+"""Bits for the number of a driver within one life of the node; those above them name the life."""
 
 UNBOUNDED: Final = 1 << 62
 """The bounds of a removed route's outbox: what lands there was accepted when the route was there."""
@@ -74,7 +79,9 @@ class Node:
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
         self._space = self._free_space()
         self._space_watch: asyncio.TimerHandle | None = None
-        self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged)
+        # A token may outlive the node: no epoch of an earlier life may mean anything in this one.
+        epochs = secrets.randbits(48) << EPOCHS_OF_A_LIFE
+        self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged, epochs_above=epochs)
         self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
         self._listeners: list[Listener] = []
         self._bridges: list[BridgeService] = []
@@ -198,8 +205,7 @@ class Node:
         if spark:
             names = {route.id: route.bridge for route in self._routes}
             logs = {SHARED: self._journal.log(SHARED)}
-            flight = pipeline.flight
-            self._service = Service(self._gate, logs, self.settings.node, names, flight.host, flight.port)
+            self._service = Service(self._gate, logs, self.settings.node, names, entrance(pipeline.flight))
             settings = PipelineSettings(
                 data_dir=self.settings.data_dir,
                 rules=rules,

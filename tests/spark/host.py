@@ -12,6 +12,7 @@ import pyarrow as pa
 from bridgehead import clock
 from bridgehead.columns.batches import Batch, label
 from bridgehead.columns.schema import STORED, TIMESTAMP, USER_PROPERTIES
+from bridgehead.pipeline.entrance import LOOPBACK, Entrance
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
@@ -62,6 +63,7 @@ class Host:
         conf: dict[str, str] | None = None,
         max_rows: int = 200_000,
         max_bytes: int = 256 << 20,
+        entrance: Entrance = LOOPBACK,
     ) -> None:
         self.routes = list(routes)
         self.engine = MemoryEngine()
@@ -71,7 +73,7 @@ class Host:
         self.gate = Gate(self.engine, self.journal, self.outboxes)
         self._moved = asyncio.Event()
         self.gate.on_commit = lambda log: self._moved.set()
-        self.service = Service(self.gate, self.journal.logs, "plant", dict.fromkeys(routes, "cloud"))
+        self.service = Service(self.gate, self.journal.logs, "plant", dict.fromkeys(routes, "cloud"), entrance)
         self.rules = tuple(RouteRules(route, destination="cloud/{#}") for route in routes)
         settings = PipelineSettings(
             data_dir, self.rules, master=master, conf=conf or {}, max_rows=max_rows, max_bytes=max_bytes

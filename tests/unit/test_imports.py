@@ -8,7 +8,7 @@
                                     ▲
                      telemetry ◀─ console        spark        a PySpark user's own: beside the node, on top of its parts
                                     ▲
-                             app ◀─ cli, commands, demo    these know everything
+                      reach, app ◀─ cli, commands, demo    these know everything
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "telemetry": {"clock"},
     "console": {"errors", "telemetry"},
 }
-KNOW_EVERYTHING = {"app", "cli", "commands", "demo"}
+KNOW_EVERYTHING = {"app", "cli", "commands", "demo", "reach"}
 PURE = {"columns", "wire", "session"}
 NOT_PURE = {"asyncio", "socket", "select", "selectors", "ssl", "threading", "concurrent", "multiprocessing", "time"}
 ONLY_THE_CLOCK_ASKS_THE_TIME = {"time", "datetime"}

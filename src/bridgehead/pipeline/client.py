@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final, TypeVar
@@ -12,7 +11,8 @@ from pyarrow import flight
 
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import OUTBOX
-from bridgehead.pipeline.protocol import TOKEN_HEADER, TOKEN_VARIABLE, Action, Form, pack, raise_refusal, unpack
+from bridgehead.pipeline.access import Access, access_to
+from bridgehead.pipeline.protocol import TOKEN_HEADER, Action, Form, pack, raise_refusal, unpack
 
 CALL_PATIENCE: Final = 60.0
 """Seconds until a call counts as failed: a node that is silent that long is gone, or our end soon will be."""
@@ -26,13 +26,13 @@ class NodeClient:
     Refusals come out as RefusedError and StaleEpochError, all else as Flight's errors.
     """
 
-    def __init__(self, address: str, epoch: int, token: str) -> None:
-        self._address = address
+    def __init__(self, access: Access, epoch: int) -> None:
+        self._access = access
         self._epoch = epoch
         self._options = flight.FlightCallOptions(
-            timeout=CALL_PATIENCE, headers=[(TOKEN_HEADER.encode(), token.encode())]
+            timeout=CALL_PATIENCE, headers=[(TOKEN_HEADER.encode(), access.token.encode())]
         )
-        self._flight = flight.FlightClient(address)
+        self._flight = access.connect()
 
     def begin(self, log: str) -> tuple[str, int]:
         """The incarnation of the offsets, and where to start."""
@@ -118,7 +118,7 @@ class NodeClient:
             return call()
         except flight.FlightUnavailableError:
             self._flight.close()
-            self._flight = flight.FlightClient(self._address)
+            self._flight = self._access.connect()
         except (flight.FlightError, pa.ArrowException) as error:
             _raise(error)
         try:
@@ -137,4 +137,4 @@ def _raise(error: Exception) -> None:
 @cache
 def node_client(address: str, epoch: int) -> NodeClient:
     """The client of this process; the token comes from the environment, never from a plan that Spark may print."""
-    return NodeClient(address, epoch, os.environ[TOKEN_VARIABLE])
+    return NodeClient(access_to(address), epoch)

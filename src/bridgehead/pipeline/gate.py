@@ -83,13 +83,14 @@ class Gate:
         journal: Journal,
         outboxes: Mapping[str, Outbox],
         max_staged_bytes: int = MAX_STAGED_BYTES,
+        epochs_above: int = 0,
     ) -> None:
         self._engine = engine
         self._journal = journal
         self._outboxes = outboxes
         self._queries: dict[str, _Query] = {}
         self._max_staged_bytes = max_staged_bytes
-        self.epoch = 0
+        self.epoch = epochs_above  # that of the last driver
         self.on_commit: Callable[[str], None] = lambda log: None  # rows of this log are in the outboxes
 
     def new_epoch(self) -> int:

@@ -22,9 +22,9 @@ from typing import Any, Final
 from bridgehead import clock
 from bridgehead.errors import StaleEpochError, StartError
 from bridgehead.pipeline import leash
+from bridgehead.pipeline.access import as_environment
 from bridgehead.pipeline.client import NodeClient, node_client
 from bridgehead.pipeline.jobconfig import JobConfig
-from bridgehead.pipeline.protocol import TOKEN_VARIABLE
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
@@ -48,7 +48,7 @@ class Driver:
 
     def __init__(self, config: JobConfig) -> None:
         self._config = config
-        self._node: NodeClient = node_client(config.address, config.epoch)
+        self._node: NodeClient = node_client(config.access.address, config.epoch)
         self._work_dir = Path(config.data_dir) / "spark"
         self._checkpoints = self._work_dir / "checkpoints"
         self._wake = threading.Event()
@@ -152,7 +152,7 @@ def reason_of(error: Exception) -> str:
 def main() -> None:
     leash.hold(parent=int(sys.argv[1]))
     config = JobConfig.from_json(sys.stdin.readline())
-    os.environ[TOKEN_VARIABLE] = config.token
+    os.environ.update(as_environment([config.access]))
     driver = Driver(config)
     leash.watch_stdin(lambda line: driver.request_stop() if line == "stop" else None)
     try:

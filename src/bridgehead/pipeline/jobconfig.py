@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
+from bridgehead.pipeline.access import Access
 from bridgehead.pipeline.rules import RouteRules
 
 
@@ -12,8 +13,7 @@ from bridgehead.pipeline.rules import RouteRules
 class JobConfig:
     """Plain values only."""
 
-    address: str  # of the Flight service
-    token: str = field(repr=False)
+    access: Access  # to the node's Flight service
     epoch: int
     log: str  # the log of this driver's query
     rules: tuple[RouteRules, ...]  # of the routes in that log
@@ -30,4 +30,5 @@ class JobConfig:
     @staticmethod
     def from_json(text: str) -> JobConfig:
         value = json.loads(text)
-        return JobConfig(**{**value, "rules": tuple(RouteRules.from_json(rules) for rules in value["rules"])})
+        rules = tuple(RouteRules.from_json(each) for each in value["rules"])
+        return JobConfig(**{**value, "access": Access(**value["access"]), "rules": rules})

@@ -26,8 +26,6 @@ from bridgehead.columns.schema import OUTBOX
 from bridgehead.errors import RefusedError, StaleEpochError
 
 TOKEN_HEADER: Final = "bridgehead-token"
-TOKEN_VARIABLE: Final = "BRIDGEHEAD_FLIGHT_TOKEN"
-"""Where Spark's processes find the token: their environment, which nobody else's processes can read."""
 
 MAX_BATCH_ROWS: Final = 32_768
 MAX_BATCH_BYTES: Final = 16 << 20

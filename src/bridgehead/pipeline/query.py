@@ -61,7 +61,7 @@ def start_messages(spark: Any, config: JobConfig, tasks: int, checkpoint: str, n
         start, end = node.planned(config.log)
         node.commit(config.log, start, end, parts)
 
-    stage = StageRows(config.address, config.epoch, config.log, config.rules)
+    stage = StageRows(config.access.address, config.epoch, config.log, config.rules)
     return (
         spark.readStream.format(JournalSource.name())
         .options(**_options(config, tasks))
@@ -76,7 +76,7 @@ def start_messages(spark: Any, config: JobConfig, tasks: int, checkpoint: str, n
 
 def _options(config: JobConfig, tasks: int) -> dict[str, str]:
     return {
-        "address": config.address,
+        "address": config.access.address,
         "epoch": str(config.epoch),
         "log": config.log,
         "max_rows": str(config.max_rows),

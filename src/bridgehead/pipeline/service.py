@@ -2,8 +2,8 @@
 
 Handlers run on gRPC's threads. Gate, journal and outboxes belong to the event loop, so every touch of them goes there;
 what is heavy and needs none of them (joining and cutting batches, building message rows, checksums) stays on the
-handler's thread. Each call carries the token of this start of the node, else it is refused before anything is looked
-at.
+handler's thread. Each call carries the token (the user's, or one made for this start of the node), else it is refused
+before anything is looked at.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bridgehead import clock
 from bridgehead.columns.batches import Batch, concat, message_rows
 from bridgehead.columns.schema import MESSAGE, OUTBOX
 from bridgehead.errors import RefusedError, StartError
+from bridgehead.pipeline.entrance import LOOPBACK, Entrance
 from bridgehead.pipeline.gate import Gate, Part, Staged
 from bridgehead.pipeline.protocol import (
     MAX_BATCH_BYTES,
@@ -59,11 +60,10 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         logs: Mapping[str, Log],
         node: str,
         bridges: Mapping[str, str],
-        host: str = "127.0.0.1",
-        port: int = 0,
+        entrance: Entrance = LOOPBACK,
         pace: float = PACE,
     ) -> None:
-        self.token = secrets.token_urlsafe(32)
+        token = entrance.token or secrets.token_urlsafe(32)
         self._freezing = asyncio.Event()  # no batch begins any more: latest answers with its start
         self.at_rest = asyncio.Event()  # while frozen: the driver has asked for the next batch, so none is running
         self.on_report: Callable[[int, str, str], None] = lambda epoch, state, reason: None
@@ -88,10 +88,10 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             Action.REPORT: self._report,
         }
         try:
-            super().__init__(f"grpc://{host}:{port}", middleware={"token": _TokenCheck(self.token)})
+            super().__init__(entrance.location, middleware={"token": _TokenCheck(token)}, **entrance.tls_options())
         except (pa.ArrowException, OSError) as error:
-            raise StartError(f"the Flight service cannot listen on {host}:{port}: {error}") from error
-        self.address = f"grpc://{host}:{self.port}"
+            raise StartError(f"the Flight service cannot listen on {entrance.location}: {error}") from error
+        self.access = entrance.access(self.port, token)  # for our own driver and its tasks
 
     def freeze(self) -> None:
         """Begin no further batch: the running one may end, then the driver can stop."""

@@ -121,8 +121,7 @@ class Supervisor:
             return str(error)
         self._service.thaw()
         config = JobConfig(
-            address=self._service.address,
-            token=self._service.token,
+            access=self._service.access,
             epoch=self._gate.new_epoch(),
             log=settings.log,
             rules=settings.rules,

@@ -21,6 +21,7 @@ def faults_across(document: object) -> Iterator[Fault]:
     root = _mapping(document)
     yield from _anonymous_within_reach(root)
     yield from _addresses_taken_twice(root)
+    yield from _flight_within_reach(root)
     for index, listener in _items(root.get("listeners")):
         yield from _listener_of_its_type(listener, ("listeners", index))
     seen: dict[str, int] = {}
@@ -43,6 +44,17 @@ def _anonymous_within_reach(root: _Mapping) -> Iterator[Fault]:
                 ("listeners", index, "host"),
                 "other machines can reach this address, and anybody may connect; auth.allowAnonymous: true allows that",
             )
+
+
+def _flight_within_reach(root: _Mapping) -> Iterator[Fault]:
+    """Whoever speaks to the Flight service reads every message: off loopback only with a token, under TLS."""
+    flight = _mapping(_mapping(root.get("pipeline")).get("flight"))
+    host = flight.get("host")
+    if not isinstance(host, str) or is_loopback(host):
+        return
+    for key in ("token", "tls"):
+        if flight.get(key) is None:
+            yield Fault(("pipeline", "flight", key), "required, since other machines can reach pipeline.flight.host")
 
 
 def _addresses_taken_twice(root: _Mapping) -> Iterator[Fault]:

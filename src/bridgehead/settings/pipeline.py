@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from bridgehead.settings.part import BindPort, Host, Part, Size, Whole
+from bridgehead.settings.tls import ListenerTls
 
 Engine = Literal["spark", "inline"]
 
@@ -18,11 +19,25 @@ def _spark_value(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
+def _header_value(value: SecretStr) -> SecretStr:
+    """The token travels as the value of a gRPC header."""
+    text = value.get_secret_value()
+    if not text or not all("!" <= letter <= "~" for letter in text):
+        raise ValueError("must be printable ASCII without spaces, and not empty")
+    return value
+
+
+Token = Annotated[SecretStr, AfterValidator(_header_value)]
+
+
 class Flight(Part):
-    """Where executors reach the node."""
+    """Where executors reach the node, and how they prove that they may."""
 
     host: Host = "127.0.0.1"
     port: BindPort = 0
+    advertise: Host | None = None  # host or host:port as executors reach it; None = where we listen
+    token: Token | None = None  # None = a new one at each start, known only to our own driver
+    tls: ListenerTls | None = None
 
 
 class Pipeline(Part):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.pipeline.access import Access
 from bridgehead.pipeline.job import reason_of
 from bridgehead.pipeline.jobconfig import JobConfig
 from bridgehead.pipeline.jvm import _escape
@@ -29,8 +30,7 @@ def test_a_range_is_split_into_contiguous_parts_none_needlessly_small(start: int
 
 def config(**given: object) -> JobConfig:
     values = {
-        "address": "grpc://127.0.0.1:1",
-        "token": "very-secret",
+        "access": Access("grpc://127.0.0.1:1", "very-secret"),
         "epoch": 1,
         "log": "shared",
         "rules": (RouteRules("r", "x/{#}", (("k", "v"),), max_qos=1),),

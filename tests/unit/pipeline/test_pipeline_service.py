@@ -13,7 +13,9 @@ from pyarrow import flight
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import MESSAGE, OUTBOX
 from bridgehead.errors import RefusedError, StaleEpochError
+from bridgehead.pipeline.access import Access
 from bridgehead.pipeline.client import NodeClient
+from bridgehead.pipeline.entrance import Entrance
 from bridgehead.pipeline.protocol import MAX_BATCH_BYTES, MAX_BATCH_ROWS, ROUTED
 from bridgehead.pipeline.rules import RouteRules, apply
 from bridgehead.pipeline.service import bounded
@@ -32,7 +34,7 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
 
 @pytest_asyncio.fixture
 async def client(host: Host) -> AsyncIterator[NodeClient]:
-    client = NodeClient(host.service.address, host.epoch, host.service.token)
+    client = NodeClient(host.service.access, host.epoch)
     yield client
     client.close()
 
@@ -122,8 +124,8 @@ async def test_refusals_and_stale_epochs_come_out_as_what_they_are(host: Host, c
 
 async def test_a_call_without_the_token_is_refused_before_anything_is_looked_at(host: Host) -> None:
     def call() -> None:
-        for token in ("", "wrong", host.service.token + "x"):
-            stranger = NodeClient(host.service.address, host.epoch, token)
+        for token in ("", "wrong", host.service.access.token + "x"):
+            stranger = NodeClient(Access(host.service.access.address, token), host.epoch)
             with pytest.raises(flight.FlightUnauthenticatedError):
                 stranger.begin(SHARED)
             with pytest.raises(flight.FlightUnauthenticatedError):
@@ -134,10 +136,10 @@ async def test_a_call_without_the_token_is_refused_before_anything_is_looked_at(
 
 
 async def test_calls_that_make_no_sense_are_refused_and_the_service_lives_on(host: Host, client: NodeClient) -> None:
-    options = flight.FlightCallOptions(headers=[(b"bridgehead-token", host.service.token.encode())])
+    options = flight.FlightCallOptions(headers=[(b"bridgehead-token", host.service.access.token.encode())])
 
     def call() -> None:
-        with flight.FlightClient(host.service.address) as raw:
+        with flight.FlightClient(host.service.access.address) as raw:
             for action, body in (("begin", b"{}"), ("begin", b"[]"), ("begin", b"\xff"), ("dance", b"{}")):
                 with pytest.raises(flight.FlightServerError):
                     list(raw.do_action(flight.Action(action, body), options))
@@ -205,13 +207,13 @@ async def test_a_part_is_staged_when_it_is_large_enough_and_order_is_kept(host: 
 
 async def test_the_client_connects_again_after_a_cut(host: Host, client: NodeClient) -> None:
     await asyncio.to_thread(client.begin, SHARED)
-    address = host.service.address
+    address = host.service.access.address
     await host.service.stop()
     with pytest.raises(flight.FlightUnavailableError):
         await asyncio.to_thread(client.begin, SHARED)
     port = int(address.rpartition(":")[2])
-    again = type(host.service)(host.gate, host.journal.logs, "plant", {}, port=port)
-    client = NodeClient(address, host.epoch, again.token)
+    again = type(host.service)(host.gate, host.journal.logs, "plant", {}, Entrance(port=port))
+    client = NodeClient(again.access, host.epoch)
     assert (await asyncio.to_thread(client.begin, SHARED))[1] == 0
     await again.stop()
 

@@ -124,7 +124,7 @@ async def test_the_token_is_on_no_command_line_and_the_users_configuration_neith
     await state(host, "failed")
     await host.close()
     arguments = (tmp_path / "arguments").read_text()
-    assert host.service.token not in arguments
+    assert host.service.access.token not in arguments
     assert "hidden" not in arguments
     assert (tmp_path / "spark.properties").stat().st_mode & 0o077 == 0
     assert r"spark.hadoop.fs.s3a.secret.key hidden\ value\=1" in (tmp_path / "spark.properties").read_text()

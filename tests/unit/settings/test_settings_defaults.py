@@ -34,7 +34,7 @@ def test_a_node_that_is_told_nothing_follows_the_contract(tmp_path: Path, monkey
             "conf": {},
             "checkpoint": None,
             "nodes": (),
-            "flight": {"host": "127.0.0.1", "port": 0},
+            "flight": {"host": "127.0.0.1", "port": 0, "advertise": None, "token": None, "tls": None},
             "maxRowsPerBatch": 200_000,
             "maxBytesPerBatch": 256 * MIB,
         },

@@ -221,3 +221,18 @@ def test_a_good_file_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "node.yaml").write_text("node: ${ENV:WHO}\nconsole: {port: '${ENV:PORT}'}\n")
     settings = load(tmp_path / "node.yaml", {"WHO": "plant-7", "PORT": "9000"})
     assert (settings.node, settings.console.port) == ("plant-7", 9000)
+
+
+def test_flight_within_reach_of_others_needs_a_token_and_tls() -> None:
+    with pytest.raises(SettingsError) as caught:
+        from_document({"pipeline": {"flight": {"host": "0.0.0.0"}}})
+    assert [path for path, _ in caught.value.faults] == ["pipeline.flight.token", "pipeline.flight.tls"]
+    safe = {"token": "t", "tls": {"certFile": "c.pem", "keyFile": "k.pem"}}
+    assert from_document({"pipeline": {"flight": {"host": "0.0.0.0", **safe}}}).pipeline.flight.tls is not None
+    assert from_document({"pipeline": {"flight": {"host": "127.0.0.2"}}}).pipeline.flight.token is None
+
+
+@pytest.mark.parametrize("token", ["", "with space", "ümlaut", "line\nbreak"])
+def test_a_token_is_what_a_header_can_carry(token: str) -> None:
+    with pytest.raises(SettingsError, match="printable ASCII"):
+        from_document({"pipeline": {"flight": {"token": token}}})

@@ -37,6 +37,8 @@ def test_a_password_is_not_shown_but_can_be_had() -> None:
         "bridges: [{id: a, host: h, proxy: 'http://u:%s@x'}]",
         "bridges: [{id: a, host: h, proxy: [%s]}]",
         "pipeline: {conf: {spark.secret: [%s]}}",
+        "pipeline: {flight: {token: [%s]}}",
+        "pipeline: {flight: {token: 'with space %s'}}",
         "bridges: [{id: a, password: %s, port: x}]",
     ],
 )
