@@ -1,8 +1,7 @@
 """The file-native engine: RocksDB through rocksdict. What is synced survives a kill of the node and a loss of power.
 
 Constraints: rocksdict's write, put and get hold the GIL, flush_wal(True) lets it go. So writes are made without a sync, the
-batches of a large one piece by piece ahead of the atomic write that makes them count, and one thread syncs for all that was
-written before it began: whoever comes while it runs is covered by the next sync.
+batches of a large one piece by piece ahead of the atomic write that makes them count, and synced in groups (``Syncing``).
 
 Layout, by kind of key: a batch; its index entry (rows, weight, holes), which makes it count; notes; states; and the format
 with the incarnation. The write-ahead log is one sequence: what is synced is everything up to a point, in the order written.
@@ -13,12 +12,10 @@ places are holes. Only the index and these rows cost RAM; of the batches, the la
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import shutil
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +34,7 @@ from bridgehead.storage.meta import incarnation_of
 from bridgehead.storage.opening import allow_compaction, open_sound
 from bridgehead.storage.salvage import finish, salvage
 from bridgehead.storage.scanning import inspect, scan
+from bridgehead.storage.syncing import Syncing
 from bridgehead.storage.tidying import Tidying
 from bridgehead.storage.values import (
     Loose,
@@ -79,12 +77,7 @@ class RocksEngine:
         self._cache: OrderedDict[tuple[Shelf, int], tuple[Batch, int]] = OrderedDict()
         self._cached = 0  # bytes in the cache
         self._later: dict[Shelf, Any] = {}
-        self._written = 0  # writes that reached RocksDB
-        self._synced = 0  # of these, how many are safe
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
-        self._between: list[Callable[[], None]] = []  # whom to tell when the running sync has ended
-        self._syncing: asyncio.Future[None] | None = None
-        self._thread = ThreadPoolExecutor(1, "storage-sync")
+        self._syncing = Syncing(lambda: self._flush(), self._failed)
         self._tidying = Tidying(self._db)
         self._closed = False
         self._broken = False  # the disk has failed us once
@@ -142,7 +135,9 @@ class RocksEngine:
             self._failed(error)
             raise StorageError(str(error)) from error
         self._later.clear()
-        self._written += 1
+        self._syncing.wrote()
+        if not self._sync:
+            self._syncing.all_safe()
         self._tidying.tidy_if_worth_it()
 
     def _put(self, shelf: Shelf, number: int, batch: Batch) -> Iterator[tuple[bytes, bytes]]:
@@ -180,49 +175,17 @@ class RocksEngine:
     # -- syncing ------------------------------------------------------------------------------------------------------
 
     def when_synced(self, callback: Callable[[], None]) -> None:
-        if not self._sync:
-            self._synced = self._written
-        if self._synced == self._written and not self._waiting:
-            callback()
-            return
-        self._waiting.append((self._written, callback))
-        self._start_sync()
-
-    def between_syncs(self, callback: Callable[[], None]) -> None:
-        if self._syncing is None:
-            callback()
-        else:
-            self._between.append(callback)
-
-    def _start_sync(self) -> None:
-        if self._syncing is None and not self._closed:
-            covers = self._written
-            self._syncing = asyncio.get_running_loop().run_in_executor(self._thread, self._flush)
-            self._syncing.add_done_callback(lambda done: self._sync_done(done, covers))
+        self._syncing.when_safe(callback)
 
     def _flush(self) -> None:
         self._db.flush_wal(True)
 
-    def _sync_done(self, done: asyncio.Future[None] | Future[None], covers: int) -> None:
-        self._syncing = None
-        error = None if done.cancelled() else done.exception()
-        if done.cancelled() or self._closed:
-            return
-        if error is not None:
-            self._failed(error)  # another sync might succeed without what this one lost: nobody is told any more
-            return
-        self._synced = max(self._synced, covers)
-        while self._waiting and self._waiting[0][0] <= self._synced:
-            self._waiting.popleft()[1]()
-        between, self._between = self._between, []
-        for callback in between:
-            callback()
-        if self._waiting:
-            self._start_sync()
+    def between_syncs(self, callback: Callable[[], None]) -> None:
+        self._syncing.between(callback)
 
     def _failed(self, error: BaseException) -> None:
         log.critical("storage failed, nothing is acknowledged from now on: %s", error)
-        self._waiting.clear()
+        self._syncing.stop()
         self._closed = self._broken = True
         self.on_failure(error)
 
@@ -310,8 +273,7 @@ class RocksEngine:
     def close(self) -> None:
         """Everything written is safe when this returns; whoever still waits is not told."""
         self._closed = True
-        self._waiting.clear()
-        self._thread.shutdown(wait=True)
+        self._syncing.close()
         self._tidying.close()
         try:
             if not self._broken:

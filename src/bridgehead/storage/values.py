@@ -1,31 +1,32 @@
-"""Values of the file-native engine: a batch in Arrow's stream format, its index entry, notes and states, each behind a CRC-32.
+"""Values of the file-native engine: a batch (see ``lean``), its index entry, notes and states, each behind a CRC-32.
 
 The checksum covers the format, the key and the value: a value that fits is ours, of this format, and under the key it was
 written to. So whatever a damaged store still gives out can be judged by itself.
 
 Only rows with a QoS above 0 are on the disk. The others are the holes of a batch: a bit for each row says which is which. The
-batch says it too, behind Arrow's end: an index entry that is lost is made anew from its batch.
+batch says it too, at its end: an index entry that is lost is made anew from its batch.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-import zlib
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from isal.isal_zlib import crc32
 
 from bridgehead.columns.batches import Batch, weight
 from bridgehead.errors import DamageError
+from bridgehead.storage import lean
 from bridgehead.storage.engine import Shape
 
 Present = npt.NDArray[np.bool_]
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The version of keys and values; a directory with another one is refused."""
 
 _CRC = struct.Struct(">I")
@@ -34,39 +35,36 @@ _HEAD = struct.Struct(">IIQ")  # rows with the holes, rows on the disk, weight
 _ROWS = struct.Struct(">I")  # behind a batch and the bits of its holes: rows with the holes
 
 
-def seal(key: bytes, body: bytes) -> bytes:
-    return _CRC.pack(zlib.crc32(body, zlib.crc32(key, FORMAT))) + body
+def seal(key: bytes, *body: bytes | pa.Buffer) -> bytes:
+    checksum = crc32(key, FORMAT)
+    for part in body:
+        checksum = crc32(part, checksum)
+    return b"".join((_CRC.pack(checksum), *body))
 
 
 def unseal(key: bytes, value: bytes, what: str) -> memoryview:
     body = memoryview(value)[_CRC.size :]
-    if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != zlib.crc32(body, zlib.crc32(key, FORMAT)):
+    if len(value) < _CRC.size or _CRC.unpack_from(value)[0] != crc32(body, crc32(key, FORMAT)):
         raise DamageError(f"{what} is damaged: its checksum does not fit")
     return body
 
 
 def is_sound(key: bytes, value: bytes) -> bool:
     """Whether this is what was written under this key."""
-    return len(value) >= _CRC.size and _CRC.unpack_from(value)[0] == zlib.crc32(
-        memoryview(value)[_CRC.size :], zlib.crc32(key, FORMAT)
+    return len(value) >= _CRC.size and _CRC.unpack_from(value)[0] == crc32(
+        memoryview(value)[_CRC.size :], crc32(key, FORMAT)
     )
 
 
 def pack_batch(key: bytes, stored: Batch, present: Present | None) -> bytes:
     """``present`` says which rows of the whole batch the stored ones are; None = all."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, stored.schema) as writer:
-        writer.write_batch(stored)
-    if present is None:
-        sink.write(_ROWS.pack(stored.num_rows))
-    else:
-        sink.write(np.packbits(present).tobytes() + _ROWS.pack(len(present)))
-    return seal(key, sink.getvalue().to_pybytes())
+    bits = b"" if present is None else np.packbits(present).tobytes()
+    rows = stored.num_rows if present is None else len(present)
+    return seal(key, *lean.pack(stored), bits, _ROWS.pack(rows))
 
 
 def unpack_batch(key: bytes, value: bytes, what: str) -> Batch:
-    with pa.ipc.open_stream(pa.py_buffer(unseal(key, value, what))) as reader:
-        return reader.read_next_batch()
+    return lean.unpack(unseal(key, value, what))
 
 
 def shape_of_batch(key: bytes, value: bytes) -> Shape:

@@ -13,6 +13,7 @@ from bridgehead.storage.backup import MANIFEST, STORE, restore_backup, take_back
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.outbox import Outbox
 from bridgehead.storage.rocks import RocksEngine
+from bridgehead.storage.values import FORMAT
 from making.damage import flip_bit
 from making.rows import numbered, numbers, outbox_rows
 
@@ -132,7 +133,7 @@ def test_a_damaged_backup_is_refused_and_changes_nothing(engine: RocksEngine, tm
         ("{", "is not a backup"),
         ("[]", "is not a backup"),
         ('{"format": 1, "files": {}}', "has the format 1"),
-        ('{"format": 2, "files": {"../x": {}}}', "names files elsewhere"),
+        (f'{{"format": {FORMAT}, "files": {{"../x": {{}}}}}}', "names files elsewhere"),
     ],
 )
 def test_what_is_not_a_backup_of_this_format_is_refused(tmp_path: Path, manifest: str | None, complaint: str) -> None:

@@ -26,6 +26,7 @@ from making.rows import numbered, numbers, outbox_rows, stored_rows
 
 MUCH = 1 << 30
 ROUTES = ("a", "b/c")
+LONG = "x" * 300  # the log of the store has several blocks
 BATCH = 4
 LOG = "inline"
 
@@ -59,9 +60,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     for part in range(4):
         for turn in range(12):
             changes = Changes()
-            journal.append(changes, stored_rows(*numbered(given, BATCH)))
+            journal.append(changes, stored_rows(*numbered(given, BATCH, content_type=LONG)))
             for outbox in outboxes.values():
-                rows = numbered(given, BATCH, qos=2)
+                rows = numbered(given, BATCH, qos=2, content_type=LONG)
                 rows[1]["qos"] = min(turn % 5, 1)  # some places are holes after the kill
                 outbox.land(changes, outbox_rows(*rows))
             given += BATCH
@@ -177,7 +178,7 @@ def test_a_torn_end_of_the_log_takes_back_only_what_was_written_last(store: Stor
             assert set(rows) - set(waiting[shelf]) <= set(rows[-BATCH:])
 
 
-def test_a_record_of_the_log_that_is_damaged_costs_no_record_behind_it(store: Store, tmp_path: Path) -> None:
+def test_a_record_of_the_log_that_is_damaged_costs_no_record_behind_its_block(store: Store, tmp_path: Path) -> None:
     [log] = [path.name for path in store.directory.glob("*.log")]
     directory = damaged_copy(store.directory, tmp_path / "d" / "store")
     flip_bit(directory / log, 2000)
