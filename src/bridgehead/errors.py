@@ -7,6 +7,7 @@
     │   └── StaleEpochError  a pipeline of an earlier life asked; it must end
     ├── StorageError         the disk has failed
     │   └── DamageError      what is on it is not what was written there
+    ├── ArchiveError         an archive cannot be written; its batch is tried again
     ├── StartError           the node cannot start (a taken port, an unusable directory)
     └── CommandError         a command cannot do what was asked; the text is all the user sees
         └── NotRunningError  no node answers: what needs a running one cannot be done, the rest is done in its dataDir
@@ -51,6 +52,10 @@ class StorageError(BridgeheadError):
 
 class DamageError(StorageError):
     """What is on the disk is not what was written there."""
+
+
+class ArchiveError(BridgeheadError):
+    """The archive of a route cannot be written; the text says which, and why."""
 
 
 class StartError(BridgeheadError):
