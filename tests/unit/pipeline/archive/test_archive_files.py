@@ -40,8 +40,9 @@ def written(spec: ArchiveSpec, *offsets: int, partition: int = 0) -> list[Pendin
 
 
 def read(spec: ArchiveSpec) -> list[int]:
-    found: list[int] = ds.dataset(spec.path, format="parquet", partitioning="hive").to_table(["n"]).column(0).to_pylist()
-    return sorted(found)
+    """As any reader of directories does."""
+    dataset = ds.dataset(spec.path, format="parquet", partitioning="hive")
+    return sorted(row["n"] for row in dataset.to_table().to_pylist())
 
 
 def pending(spec: ArchiveSpec) -> list[str]:
