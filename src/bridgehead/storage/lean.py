@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, list_bounds
+from bridgehead.columns.batches import Batch, constant, list_bounds
 from bridgehead.columns.schema import DEAD, LABEL, OUTBOX, STORED, TIMESTAMP, USER_PROPERTIES
 
 SCHEMAS: Final = {1: STORED, 2: OUTBOX, 3: DEAD}
@@ -73,7 +73,7 @@ def pack(batch: Batch) -> tuple[bytes, pa.Buffer]:
         return _as_stream(batch)
     codes, said = bytearray(), bytearray()
     plain: list[pa.Array] = []
-    for column, kind in zip(batch.columns, _kinds(number), strict=True):
+    for column, (kind, _) in zip(batch.columns, _forms(number), strict=True):
         codes.append(_write(column, kind, said, plain))
     body = pa.RecordBatch.from_arrays(plain, schema=_plain_schema(number, bytes(codes))).serialize()
     return _head(number, batch.num_rows, bytes(codes + said)), body
@@ -84,28 +84,28 @@ def unpack(body: memoryview) -> Batch:
     if not number:
         with pa.ipc.open_stream(pa.py_buffer(body[size:])) as reader:
             return reader.read_next_batch()
-    schema = SCHEMAS[number]
-    at = _HEAD.size + len(schema)
+    forms = _forms(number)
+    at = _HEAD.size + len(forms)
     codes = bytes(body[_HEAD.size : at])
     plain = iter(pa.ipc.read_record_batch(pa.py_buffer(body[size:]), _plain_schema(number, codes)).columns)
     columns = []
-    for code, field in zip(codes, schema, strict=True):
+    for code, (kind, form) in zip(codes, forms, strict=True):
         if code == Code.NULL:
-            columns.append(pa.nulls(rows, field.type))
+            column = pa.nulls(rows, form)
         elif code == Code.EMPTY:
-            nothing = pa.array([], field.type.value_type)
-            columns.append(pa.ListArray.from_arrays(np.zeros(rows + 1, np.int32), nothing, type=field.type))
+            column = pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), _no_elements(form), type=form)
         elif code == Code.SAME:
-            columns.append(_same(_NUMBER.unpack_from(body, at)[0], field.type, rows))
+            column = _same(_NUMBER.unpack_from(body, at)[0], kind, form, rows)
             at += _NUMBER.size
         elif code == Code.FEW:
             texts, at = _read_texts(body, at)
-            labels = pa.DictionaryArray.from_arrays(next(plain).cast(pa.int32()), texts)
-            columns.append(labels if field.type == LABEL else labels.dictionary_decode())
+            column = pa.DictionaryArray.from_arrays(next(plain).cast(pa.int32()), texts)
         else:
             column = next(plain)
-            columns.append(column.dictionary_encode() if field.type == LABEL else column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+            if kind is _Kind.LABEL:
+                column = column.dictionary_encode()
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMAS[number])
 
 
 def _as_stream(batch: Batch) -> tuple[bytes, pa.Buffer]:
@@ -153,10 +153,11 @@ def _one_number(column: pa.Array, kind: _Kind) -> int | None:
     return int(numbers[0]) if (numbers == numbers[0]).all() else None
 
 
-def _same(number: int, kind: pa.DataType, rows: int) -> pa.Array:
-    if kind == pa.bool_():
-        return pa.repeat(pa.scalar(bool(number)), rows)
-    return pa.array(np.full(rows, number, _kind_of(kind).value)).view(kind)
+def _same(number: int, kind: _Kind, form: pa.DataType, rows: int) -> pa.Array:
+    if kind is _Kind.FLAG:
+        return constant(bool(number), form, rows)
+    numbers = pa.array(np.full(rows, number, kind.value))
+    return numbers if form == numbers.type else numbers.view(form)
 
 
 def _narrow(indices: pa.Array) -> pa.Array:
@@ -186,13 +187,14 @@ def _read_texts(body: memoryview, at: int) -> tuple[pa.StringArray, int]:
     return pa.array(texts, pa.string()), at
 
 
-def _kind_of(kind: pa.DataType) -> _Kind:
-    return _KINDS[kind.id]
+@lru_cache
+def _forms(number: int) -> tuple[tuple[_Kind, pa.DataType], ...]:
+    return tuple((_KINDS[field.type.id], field.type) for field in SCHEMAS[number])
 
 
 @lru_cache
-def _kinds(number: int) -> tuple[_Kind, ...]:
-    return tuple(_kind_of(field.type) for field in SCHEMAS[number])
+def _no_elements(form: pa.ListType) -> pa.Array:
+    return pa.array([], form.value_type)
 
 
 @lru_cache

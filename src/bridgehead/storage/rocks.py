@@ -51,7 +51,7 @@ from bridgehead.storage.values import (
 
 log = logging.getLogger(__name__)
 
-CACHE_BYTES: Final = 32 << 20
+CACHE_BYTES: Final = 64 << 20
 """Batches kept decoded: most are read once, right after they were written."""
 PIECE_BYTES: Final = 1 << 20
 """A write with more than this puts its batches down one by one before the atomic write."""
