@@ -30,12 +30,13 @@ from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.model import Settings
 from bridgehead.settings.route import Route
 from bridgehead.storage.deaddesk import DeadLetterDesk
-from bridgehead.storage.engine import Engine
+from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.freespace import LOOK_EVERY, FreeSpace, free_bytes
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.ledger import Ledger, settle
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
+from bridgehead.storage.retention import Retention
 from bridgehead.telemetry.snapshot import NodeView, RouteView
 from bridgehead.wire import kernels
 
@@ -50,6 +51,9 @@ EPOCHS_OF_A_LIFE: Final = 32
 UNBOUNDED: Final = 1 << 62
 """The bounds of a removed route's outbox: what lands there was accepted when the route was there."""
 
+RETENTION_EVERY: Final = 10.0
+"""Seconds between two looks at what has grown too old to be retained."""
+
 INLINE: Final = "inline"
 """The log of all routes that run in the node."""
 
@@ -63,7 +67,8 @@ class Node:
         self.failure: BaseException | None = None  # why the node must end
         self.on_failure: Callable[[], None] = lambda: None
         self._engine = self._storage()
-        self._journal = Journal(self._engine, settings.journal.max_bytes)
+        retain = settings.journal.retain
+        self._journal = Journal(self._engine, settings.journal.max_bytes, Retention(retain.hours, retain.bytes))
         bridges = {bridge.id: bridge for bridge in settings.bridges}
         life = f"{settings.node}:{self._engine.incarnation}"
         self._rules = {route.id: _rules(route, bridges[route.bridge], life) for route in self._routes}
@@ -79,6 +84,7 @@ class Node:
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
         self._space = self._free_space()
         self._space_watch: asyncio.TimerHandle | None = None
+        self._retention_watch: asyncio.TimerHandle | None = None
         # A token may outlive the node: no epoch of an earlier life may mean anything in this one.
         epochs = secrets.randbits(48) << EPOCHS_OF_A_LIFE
         self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged, epochs_above=epochs)
@@ -167,6 +173,8 @@ class Node:
         if self._space is not None:
             self._space.on_room = self._room_again
             self._watch_space()
+        if self._journal.retention.on:
+            self._watch_retention()
         try:
             for listener in self.settings.listeners:
                 self._listeners.append(Listener(self.broker, listener.host, listener.port))
@@ -227,7 +235,19 @@ class Node:
         self._space_watch = asyncio.get_running_loop().call_later(LOOK_EVERY, self._watch_space)
         self._space.look()
         if self._space.low:
+            self._retained_changes(self._journal.retention.give_way)
             self._engine.give_back()
+
+    def _watch_retention(self) -> None:
+        """Rows grow old where nothing moves, too."""
+        self._retention_watch = asyncio.get_running_loop().call_later(RETENTION_EVERY, self._watch_retention)
+        self._retained_changes(self._journal.retention.sweep)
+
+    def _retained_changes(self, change: Callable[[Changes], None]) -> None:
+        changes = Changes()
+        change(changes)
+        if changes.drops:
+            self._engine.write(changes)
 
     def _inline_logs(self, *, spark: bool) -> list[str]:
         """The logs that the node itself moves on: that of inline routes, and any that an earlier life left rows in."""
@@ -291,8 +311,9 @@ class Node:
 
     async def stop(self) -> None:
         """Stop taking, let the pipeline end its batch, say goodbye to the remotes, then close."""
-        if self._space_watch is not None:
-            self._space_watch.cancel()
+        for watch in (self._space_watch, self._retention_watch):
+            if watch is not None:
+                watch.cancel()
         for listener in self._listeners:
             await listener.stop()
         if self._supervisor is not None:

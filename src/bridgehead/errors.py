@@ -4,7 +4,8 @@
     ├── SettingsError        the configuration cannot be used; carries every fault with its path
     ├── ProtocolError        the peer broke MQTT; carries the reason code it is told
     ├── RefusedError         a request was understood and refused; carries the reason
-    │   └── StaleEpochError  a pipeline of an earlier life asked; it must end
+    │   ├── StaleEpochError  a pipeline of an earlier life asked; it must end
+    │   └── NotRetainedError rows were asked for that the journal has let go of; carries the range
     ├── StorageError         the disk has failed
     │   └── DamageError      what is on it is not what was written there
     ├── ArchiveError         an archive cannot be written; its batch is tried again
@@ -44,6 +45,14 @@ class RefusedError(BridgeheadError):
 
 class StaleEpochError(RefusedError):
     """A pipeline of an earlier life spoke; its epoch is over."""
+
+
+class NotRetainedError(RefusedError):
+    """Rows [start, end) of a log were asked for that are not retained any more."""
+
+    def __init__(self, log: str, start: int, end: int) -> None:
+        self.log, self.start, self.end = log, start, end
+        super().__init__(f"offsets [{start}, {end}) of the log {log} are not retained any more")
 
 
 class StorageError(BridgeheadError):

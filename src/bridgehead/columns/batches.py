@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bridgehead.columns.schema import MESSAGE, STORED
 
@@ -157,6 +158,21 @@ def received_us(batch: Batch, row: int) -> int | None:
     """When a row arrived, in microseconds since the epoch."""
     found = batch.column("received_at")[row]
     return int(found.value) if found.is_valid else None
+
+
+def newest_us(batch: Batch) -> int:
+    """When the last of these rows arrived; rows that a restart has left out do not count."""
+    return int(pc.max(batch.column("received_at")).value or 0)
+
+
+def oldest_us(batch: Batch) -> int:
+    return int(pc.min(batch.column("received_at")).value or 0)
+
+
+def first_since(batch: Batch, time_us: int) -> int:
+    """The first row that arrived then or later; the number of rows if there is none."""
+    found = pc.index(pc.fill_null(pc.greater_equal(batch.column("received_at").cast(pa.int64()), time_us), False), True).as_py()
+    return batch.num_rows if found < 0 else int(found)
 
 
 def concat(batches: list[Batch]) -> Batch:

@@ -23,6 +23,7 @@ def status(settings: Settings) -> dict[str, Any]:
 def text_of(snapshot: dict[str, Any]) -> str:
     ready = "ready" if snapshot["ready"] else f"not ready: {'; '.join(snapshot['unready'])}"
     lines = [f"node {snapshot['node']}: {ready}", *_storage(snapshot["storage"]), *_pipeline(snapshot["pipeline"])]
+    lines += [line for name, each in snapshot["journal"].items() for line in _retained(name, each["retained"])]
     if snapshot["bridges"]:
         lines += ["", *_table(BRIDGE, [_bridge(name, each) for name, each in snapshot["bridges"].items()])]
         lines += [line for name, each in snapshot["bridges"].items() for line in _troubles(name, each)]
@@ -44,6 +45,13 @@ def _pipeline(pipeline: dict[str, Any] | None) -> list[str]:
         return []
     reason = f": {pipeline['reason']}" if pipeline["reason"] else ""
     return [f"pipeline {pipeline['state']}{reason}{_soon(pipeline['nextAttemptIn'])}, started {pipeline['starts']} times"]
+
+
+def _retained(log: str, kept: dict[str, Any] | None) -> list[str]:
+    if kept is None:
+        return []
+    since = "" if kept["earliestAt"] is None else f", received since {kept['earliestAt']}"
+    return [f"log {log} retains {kept['rows']} messages, {kept['bytes']} bytes, from offset {kept['earliestOffset']}{since}"]
 
 
 def _bridge(name: str, bridge: dict[str, Any]) -> list[str]:

@@ -193,9 +193,12 @@ class Gate:
         self._engine.write(changes)
         self.on_commit(log.name)
 
-    def pass_through(self, changes: Changes, log: Log, route: str, batch: Batch) -> None:
-        """Rows of a log in which nothing waits land in the write that takes them in: one write and one sync, not two."""
-        log.pass_through(changes, batch.num_rows)
+    def pass_through(self, changes: Changes, log: Log, route: str, stored: Batch, batch: Batch) -> None:
+        """Rows of a log in which nothing waits land in the write that takes them in: one write and one sync, not two.
+
+        ``batch`` is what the rules made of the ``stored`` ones.
+        """
+        log.pass_through(changes, stored)
         self._land(changes, log.name, {route: batch.num_rows}, [(route, batch)])
 
     def _land(self, changes: Changes, log: str, consumed: dict[str, int], outputs: list[tuple[str, Batch]]) -> None:

@@ -44,7 +44,7 @@ class InlineEngine:
         except Exception:
             log.exception("messages of %s wait: the rules cannot be applied", route)
             return False
-        self._gate.pass_through(changes, self._log, route, batch)
+        self._gate.pass_through(changes, self._log, route, stored, batch)
         return True
 
     def run(self) -> int:
@@ -59,6 +59,6 @@ class InlineEngine:
         self._gate.land(self._log, end, outputs)
         changes = Changes()
         self._log.trim(changes, end)
-        if changes.drops:
+        if changes.drops or changes.later:
             self._engine.write(changes)
         return end - start

@@ -22,6 +22,7 @@ def faults_across(document: object) -> Iterator[Fault]:
     yield from _anonymous_within_reach(root)
     yield from _addresses_taken_twice(root)
     yield from _flight_within_reach(root)
+    yield from _retained_in_memory(root)
     for index, listener in _items(root.get("listeners")):
         yield from _listener_of_its_type(listener, ("listeners", index))
     seen: dict[str, int] = {}
@@ -68,6 +69,13 @@ def _addresses_taken_twice(root: _Mapping) -> Iterator[Fault]:
         address = (door.get("host", "127.0.0.1"), port or 0)
         if port and taken.setdefault(address, path) != path:
             yield Fault((*path, "port"), f"{path_text(taken[address])} already listens on this host and port")
+
+
+def _retained_in_memory(root: _Mapping) -> Iterator[Fault]:
+    retain = _mapping(_mapping(root.get("journal")).get("retain"))
+    in_memory = _mapping(root.get("persistence")).get("mode", "in-memory") == "in-memory"
+    if in_memory and retain.get("hours") and not retain.get("bytes"):
+        yield Fault(("journal", "retain", "bytes"), "required with persistence.mode in-memory: what is retained is in RAM")
 
 
 def _listener_of_its_type(listener: _Mapping, path: Path) -> Iterator[Fault]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from bridgehead.settings.part import Count, Part, Size, Whole
+from bridgehead.settings.part import Count, NotNegative, Part, Size
 from bridgehead.settings.sizes import parse_size
 
 Strategy = Literal["discard", "discard-oldest", "refuse"]  # what gives way when a queue is full
@@ -30,9 +30,9 @@ class QueuedMessages(Part):
 
 
 class Retention(Part):
-    """How much the journal keeps after it was consumed."""
+    """How much the journal keeps after it was consumed: what is younger than the one, within the other; 0 = no such bound."""
 
-    hours: Annotated[Whole, Field(ge=0)] = 0
+    hours: Annotated[NotNegative, Field(le=1_000_000)] = 0
     bytes: SizeOrZero = 0
 
 

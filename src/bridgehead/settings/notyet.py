@@ -55,8 +55,6 @@ NOT_YET: dict[str, Accepted] = {
     "auth.allowAnonymous": only(True),
     "auth.users": only([]),
     "auth.permissions": only([]),
-    "journal.retain.hours": only(0),
-    "journal.retain.bytes": only(0),
     "pipeline.master": Accepted(
         lambda value: isinstance(value, str) and _LOCAL_MASTER.fullmatch(value) is not None,
         "local, local[n] or local[*]",

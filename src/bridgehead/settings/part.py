@@ -63,6 +63,7 @@ Port = Annotated[Whole, Field(ge=1, le=65_535)]  # where somebody else listens
 BindPort = Annotated[Whole, Field(ge=0, le=65_535)]  # where we listen; 0 = any free one
 Count = Annotated[Whole, Field(ge=1, le=INT64_MAX)]
 Positive = Annotated[float, BeforeValidator(_not_a_boolean), Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, BeforeValidator(_not_a_boolean), Field(ge=0, allow_inf_nan=False)]
 Seconds = Positive
 Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=INT64_MAX)]
 QoS = Annotated[Whole, Field(ge=0, le=2)]

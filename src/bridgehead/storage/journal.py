@@ -1,20 +1,26 @@
 """The journal: append-only logs of accepted messages, read by offset range, trimmed when their reader has moved on.
 
 One log per Spark query. Offsets never repeat within an incarnation; a range may have holes. ``consumed`` is the offset below
-which everything has become outbox rows; only a commit moves it, in the same write as those rows.
+which everything has become outbox rows; only a commit moves it, in the same write as those rows. What was consumed may stay
+to be read again, as long as the ``Retention`` of the journal lets it:
+
+    trimmed ──── retained ──── released ──── held by its reader ──── consumed ──── waiting ──── end
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Final
 
-from bridgehead.columns.batches import Batch, label_runs, received_us, rows_of, weight
+from bridgehead.columns.batches import Batch, first_since, label_runs, newest_us, oldest_us, received_us, rows_of, weight
+from bridgehead.errors import NotRetainedError
 from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
 from bridgehead.storage.gaps import Gaps, missing
+from bridgehead.storage.retention import NOTHING, Retention
 from bridgehead.storage.runs import Runs
-from bridgehead.storage.segments import Segments
+from bridgehead.storage.segments import Segment, Segments
 
 SHARED: Final = "shared"
 """The log of all routes without a transform."""
@@ -28,20 +34,25 @@ PARTITION: Final = 0
 class Log:
     """One append-only log. Everything here runs on the node's event loop."""
 
-    def __init__(self, name: str, engine: Engine) -> None:
+    def __init__(self, name: str, engine: Engine, retention: Retention = NOTHING) -> None:
         self.name = name
         self._engine = engine
+        self._retention = retention
         self._segments = Segments(engine, (JOURNAL, name))
         self.end = 0  # the offset the next row gets
         self.visible = 0  # readers see rows below this: those whose promise is kept
         self.consumed = 0  # rows below this have become outbox rows
+        self.trimmed = 0  # rows below this are not here any more
+        self.released = 0  # below this the log's own reader never asks again
         self._spent = 0  # of the bytes held: those of batches whose rows are all consumed
         self._gaps = Gaps()  # offsets without a row: what a restart leaves
         self._runs = Runs()  # whose the rows are that wait
         self.waiting_of: dict[str, int] = {}  # rows that wait, by route
         self.on_visible: Callable[[], None] = lambda: None  # more rows may be read
+        self._curious: list[Callable[[], None]] = []  # who else wants to hear of that, once
         if self._segments.ceiling:
             self._recover()
+        retention.add(self)
 
     def _recover(self) -> None:
         """Find what an earlier life has left. Offsets go on above the ceiling; what was below it and is gone is a gap."""
@@ -59,6 +70,10 @@ class Log:
         if not self.waiting:
             self.consumed = self.end
             self._spent = self.weight
+        first = self._segments[0].start if len(self._segments) else self.consumed
+        noted = self._engine.state(trimmed_name(self.name))
+        self.trimmed = first if noted is None else min(noted, first)
+        self.released = min(self._engine.state(released_name(self.name)) or 0, self.consumed)
         for segment in self._segments:
             if segment.end > self.consumed:
                 for first, route in label_runs(self._segments.batch(segment).column("route")):
@@ -85,27 +100,59 @@ class Log:
         """Bytes of batches with rows that wait: what the bound counts."""
         return self.weight - self._spent
 
+    @property
+    def retains(self) -> bool:
+        """Whether rows stay here after they were consumed."""
+        return self._retention.on
+
+    @property
+    def retained(self) -> int:
+        """Rows that are here though they were consumed."""
+        return self._segments.rows - self.waiting
+
+    @property
+    def retained_weight(self) -> int:
+        """Bytes of batches whose rows are all consumed."""
+        return self._spent
+
     def append(self, changes: Changes, batch: Batch, route: str | None = None) -> int:
         """Add STORED rows to the write, all of this route, or of those they name; returns the offset of the first."""
         start = self.end
-        self._segments.append(changes, start, batch, weight(batch))
-        self.end += batch.num_rows
+        self._add(changes, batch)
         runs = label_runs(batch.column("route")) if route is None else [(0, route)]
         for (first, name), (last, _) in pairwise([*runs, (batch.num_rows, "")]):
             self._runs.extend(start + first, name)
             self.waiting_of[name] = self.waiting_of.get(name, 0) + last - first
         return start
 
+    def _add(self, changes: Changes, batch: Batch) -> Segment:
+        segment = self._segments.append(changes, self.end, batch, weight(batch))
+        self.end = segment.end
+        if self._retention.on:
+            segment.newest = received_us(batch, batch.num_rows - 1)
+        return segment
+
     @property
     def empty(self) -> bool:
         """Nothing waits here: whatever came is outbox rows."""
         return self.consumed == self.end
 
-    def pass_through(self, changes: Changes, rows: int) -> None:
-        """So many rows take their offsets and become outbox rows by this very write; the log must be empty."""
-        self.end += rows
-        self.visible = self.consumed = self.end
-        self._segments.promise(changes, self.end)
+    def pass_through(self, changes: Changes, batch: Batch) -> None:
+        """STORED rows take their offsets and become outbox rows by this very write; the log must be empty.
+
+        They are here afterwards only to be read again.
+        """
+        if self._retention.on:
+            self._spent += self._add(changes, batch).weight
+            self.consumed = changes.later[consumed_name(self.name)] = self.end
+            self.trim(changes, self.end)
+        else:
+            self.end += batch.num_rows
+            self.visible = self.consumed = self.end
+            self._segments.promise(changes, self.end)
+            if len(self._segments):
+                self.trim(changes, self.end)
+            self._note_trimmed(changes, self.end)
 
     def rows_by_route(self, start: int, end: int) -> dict[str, int]:
         """How many rows of [start, end) each route has; known of those that wait."""
@@ -125,7 +172,16 @@ class Log:
             return
         self.visible = end
         self._segments.merge_tail(touched_below=self.consumed)
+        if self._retention.on:
+            self._segments.merge_below(self.consumed)
         self.on_visible()
+        curious, self._curious = self._curious, []
+        for tell in curious:
+            tell()
+
+    def when_more(self, tell: Callable[[], None]) -> None:
+        """Call once, when more rows may be read."""
+        self._curious.append(tell)
 
     def plan(self, start: int, max_rows: int, max_bytes: int) -> int:
         """Where a batch that begins at ``start`` ends: at most max_rows and max_bytes, but at least one row if there is one."""
@@ -188,11 +244,66 @@ class Log:
         return taken
 
     def trim(self, changes: Changes, end: int) -> None:
-        """Forget whole segments below ``end``, never beyond what was consumed."""
-        limit = min(end, self.consumed)
-        while len(self._segments) and self._segments[0].end <= limit:
-            self._spent -= self._segments[0].weight
-            self._segments.drop(changes, 0)
+        """The log's reader never asks below ``end`` again: what was consumed there goes, or is retained for others."""
+        self.released = max(self.released, min(end, self.consumed))
+        if self._retention.on:
+            changes.later[released_name(self.name)] = self.released
+            self._retention.sweep(changes)
+        else:
+            while self.spare is not None:
+                self.drop_first(changes)
+
+    @property
+    def spare(self) -> Segment | None:
+        """The first batch, if nothing but retention keeps it."""
+        first = self._segments[0] if len(self._segments) else None
+        return first if first is not None and first.end <= min(self.released, self.consumed) else None
+
+    def newest(self, segment: Segment) -> int:
+        """When the last row of a batch arrived, in microseconds since the epoch."""
+        if segment.newest is None:  # found at a start
+            segment.newest = newest_us(self._segments.batch(segment))
+        return segment.newest
+
+    def drop_first(self, changes: Changes) -> None:
+        first = self._segments[0]
+        self._spent -= first.weight
+        self._segments.drop(changes, 0)
+        self._note_trimmed(changes, first.end)
+
+    def _note_trimmed(self, changes: Changes, end: int) -> None:
+        """Where rows are kept to be read again, a later life still knows which were there."""
+        self.trimmed = end
+        if not self._engine.durable:
+            return
+        if self._retention.on:
+            changes.state[trimmed_name(self.name)] = end
+        elif self._engine.state(trimmed_name(self.name)) is not None:
+            changes.state[trimmed_name(self.name)] = None
+
+    # -- reading again ------------------------------------------------------------------------------------------------
+
+    def read_again(self, start: int, end: int) -> list[tuple[int, Batch]]:
+        """As ``read``, for those who are not the log's own reader: what is gone is said."""
+        if start < min(self.trimmed, end):
+            raise NotRetainedError(self.name, start, min(self.trimmed, end))
+        return self.read(start, min(end, self.visible))
+
+    def offset_at(self, time_us: int) -> int:
+        """The first offset here whose row arrived at this time or later; that of the next row if there is none.
+
+        Found by halves, so it takes for granted that the clock was not set back meanwhile.
+        """
+        found = bisect_left(range(len(self._segments)), time_us, key=lambda i: self.newest(self._segments[i]))
+        if found == len(self._segments):
+            return self.visible
+        segment = self._segments[found]
+        return min(segment.start + first_since(self._segments.batch(segment), time_us), self.visible)
+
+    @property
+    def earliest_us(self) -> int | None:
+        """When the first row that is still here arrived."""
+        return oldest_us(self._segments.batch(self._segments[0])) if len(self._segments) else None
 
 
 def consumed_name(name: str) -> Shelf:
@@ -200,19 +311,30 @@ def consumed_name(name: str) -> Shelf:
     return ("consumed", name)
 
 
-class Journal:
-    """The logs of a node, and the bound on all of them together."""
+def released_name(name: str) -> Shelf:
+    """Where it is kept how far the reader of a log has let go, if rows are retained behind it."""
+    return ("released", name)
 
-    def __init__(self, engine: Engine, max_bytes: int) -> None:
+
+def trimmed_name(name: str) -> Shelf:
+    """Where it is kept below which offset a log that retains rows has lost them."""
+    return ("trimmed", name)
+
+
+class Journal:
+    """The logs of a node, and the bounds on all of them together."""
+
+    def __init__(self, engine: Engine, max_bytes: int, retention: Retention = NOTHING) -> None:
         self._engine = engine
         self.max_bytes = max_bytes
+        self.retention = retention
         self.logs: dict[str, Log] = {}
         for (_, _, name), _ in engine.states((CEILING, JOURNAL)):
             self.log(name)  # an earlier life may have left rows there
 
     def log(self, name: str) -> Log:
         if name not in self.logs:
-            self.logs[name] = Log(name, self._engine)
+            self.logs[name] = Log(name, self._engine, self.retention)
         return self.logs[name]
 
     def waiting_of(self, route: str) -> int:

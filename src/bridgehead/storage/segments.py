@@ -39,6 +39,7 @@ class Segment:
     stored: bool = False  # whether rows of it are on a disk
     mixed: bool = False  # whether others of it are not
     holes: int = 0  # rows that a restart has left out
+    newest: int | None = None  # when its last row arrived; None: somebody has to look
 
     @property
     def end(self) -> int:
@@ -84,7 +85,7 @@ class Segments:
         return islice(self._segments, self._first, None)
 
     def __getitem__(self, index: int) -> Segment:
-        return self._segments[self._first + index]
+        return self._segments[self._first + index if index >= 0 else index]
 
     def batch(self, segment: Segment) -> Batch:
         return self._engine.read(self._shelf, segment.start)
@@ -136,19 +137,34 @@ class Segments:
 
     def merge_tail(self, touched_below: int) -> None:
         """Merge full runs of small segments at the tail that nobody has started to read (rows >= touched_below)."""
-        while len(self) >= FAN:
-            run = self._segments[-FAN:]
-            level = run[0].level
-            if level >= TOP_LEVEL or run[0].start < touched_below or any(segment.level != level for segment in run):
-                return
-            if any(one.end != following.start for one, following in pairwise(run)):
-                return
-            merged = concat([self.batch(segment) for segment in run])
-            changes = Changes(drops=[(self._shelf, segment.start) for segment in run[1:]])
-            changes.puts.append((self._shelf, run[0].start, merged))
-            self._engine.write(changes)
-            segment = Segment(run[0].start, merged.num_rows, sum(s.weight for s in run), level + 1)
-            segment.stored = any(s.stored for s in run)
-            segment.mixed = segment.stored and any(s.mixed or not s.stored for s in run)
-            self._segments[-FAN:] = [segment]
-            self._starts[-FAN:] = [segment.start]
+        while len(self) >= FAN and self[-FAN].start >= touched_below and self._merge(len(self)):
+            pass
+
+    def merge_below(self, end: int) -> None:
+        """The same for the last segments whose rows are all below ``end``."""
+        stop = bisect_right(self._starts, end - 1, self._first) - self._first
+        if stop and self[stop - 1].end > end:
+            stop -= 1
+        while stop >= FAN and self._merge(stop):
+            stop -= FAN - 1
+
+    def _merge(self, stop: int) -> bool:
+        """Make one of the last FAN segments before ``stop``, if they are small, of one level, and without a gap."""
+        last = self._first + stop
+        run = self._segments[last - FAN : last]
+        level = run[0].level
+        if level >= TOP_LEVEL or any(segment.level != level for segment in run):
+            return False
+        if any(one.end != following.start for one, following in pairwise(run)):
+            return False
+        merged = concat([self.batch(segment) for segment in run])
+        changes = Changes(drops=[(self._shelf, segment.start) for segment in run[1:]])
+        changes.puts.append((self._shelf, run[0].start, merged))
+        self._engine.write(changes)
+        segment = Segment(run[0].start, merged.num_rows, sum(s.weight for s in run), level + 1)
+        segment.stored = any(s.stored for s in run)
+        segment.mixed = segment.stored and any(s.mixed or not s.stored for s in run)
+        segment.newest = run[-1].newest
+        self._segments[last - FAN : last] = [segment]
+        self._starts[last - FAN : last] = [segment.start]
+        return True

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridgehead.pipeline.supervisor import Supervisor
     from bridgehead.settings.route import Route
     from bridgehead.storage.freespace import FreeSpace
-    from bridgehead.storage.journal import Journal
+    from bridgehead.storage.journal import Journal, Log
     from bridgehead.storage.outbox import Outbox
 
 
@@ -99,10 +99,24 @@ def _log(view: NodeView, name: str) -> dict[str, Any]:
         "waiting": log.waiting,
         "oldestAge": _age(log.oldest),
         "bytes": log.weight,
+        "retained": _retained(log),
         "batches": stats.batches,
         "rowsIn": stats.rows_in,
         "rowsOut": stats.rows_out,
         "lastBatchRows": stats.last_rows,
+    }
+
+
+def _retained(log: Log) -> dict[str, Any] | None:
+    """What can be read again; None if nothing is kept for that."""
+    if not log.retains:
+        return None
+    earliest = log.earliest_us
+    return {
+        "rows": log.retained,
+        "bytes": log.retained_weight,
+        "earliestOffset": log.trimmed,
+        "earliestAt": None if earliest is None else utc_text(earliest),
     }
 
 

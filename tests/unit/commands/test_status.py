@@ -67,7 +67,7 @@ def test_what_was_dropped_is_shown_with_its_reason() -> None:
     gone = {name: value for name, value in route.items() if name not in ("inFlight", "tier2")}
     snapshot = {
         "node": "n", "ready": False, "unready": ["listeners do not accept yet"],
-        "storage": {"mode": "file-native", "lostRows": 7},
+        "storage": {"mode": "file-native", "lostRows": 7}, "journal": {},
         "pipeline": {"state": "waiting", "reason": "no Java", "nextAttemptIn": 3.5, "starts": 2}, "bridges": {},
         "routes": {"b.push.1": route}, "removedRoutes": {"b.push.2": gone},
     }  # fmt: skip
@@ -92,3 +92,15 @@ def test_where_no_node_answers_one_line_says_so() -> None:
         console = settings.console.model_copy(update={"port": taken.getsockname()[1]})
         with pytest.raises(NotRunningError, match="no node answers"):
             status(settings.model_copy(update={"console": console}))
+
+
+def test_what_can_be_read_again_is_shown() -> None:
+    kept = {"rows": 12, "bytes": 3456, "earliestOffset": 78, "earliestAt": "2026-11-16T00:10:52Z"}
+    snapshot = {
+        "node": "n", "ready": True, "unready": [], "storage": {}, "pipeline": None, "bridges": {}, "routes": {}, "removedRoutes": {},
+        "journal": {"shared": {"retained": kept}, "inline": {"retained": {**kept, "rows": 0, "bytes": 0, "earliestAt": None}}},
+    }  # fmt: skip
+    assert text_of(snapshot).splitlines()[1:] == [
+        "log shared retains 12 messages, 3456 bytes, from offset 78, received since 2026-11-16T00:10:52Z",
+        "log inline retains 0 messages, 0 bytes, from offset 78",
+    ]

@@ -236,3 +236,10 @@ def test_flight_within_reach_of_others_needs_a_token_and_tls() -> None:
 def test_a_token_is_what_a_header_can_carry(token: str) -> None:
     with pytest.raises(SettingsError, match="printable ASCII"):
         from_document({"pipeline": {"flight": {"token": token}}})
+
+
+def test_what_is_retained_in_ram_has_a_bound_in_bytes() -> None:
+    assert list(faults_of("journal: {retain: {hours: 2}}")) == ["journal.retain.bytes"]
+    assert parse("journal: {retain: {hours: 0.5, bytes: 1MiB}}", {}).journal.retain.hours == 0.5
+    assert parse("{persistence: {mode: file-native}, journal: {retain: {hours: 2}}}", {}).journal.retain.bytes == 0
+    assert list(faults_of("journal: {retain: {hours: -1, bytes: -1}}")) == ["journal.retain.hours", "journal.retain.bytes"]

@@ -18,8 +18,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "auth.allowAnonymous": ([False, "false"], [True, "true"]),
     "auth.users": ([[{"name": "u"}]], [[]]),
     "auth.permissions": ([[{"topic": "a"}]], [[]]),
-    "journal.retain.hours": ([1], [0]),
-    "journal.retain.bytes": (["1GiB", 1], [0, "0"]),
     "pipeline.master": (
         ["spark://h:7077", "yarn", "local[2,3]", "local-cluster[1,1,1024]", "local[0]", "local[]"],
         ["local", "local[*]", "local[4]"],
