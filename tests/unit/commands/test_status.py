@@ -97,7 +97,8 @@ def test_where_no_node_answers_one_line_says_so() -> None:
 def test_what_can_be_read_again_is_shown() -> None:
     kept = {"rows": 12, "bytes": 3456, "earliestOffset": 78, "earliestAt": "2026-11-16T00:10:52Z"}
     snapshot = {
-        "node": "n", "ready": True, "unready": [], "storage": {}, "pipeline": None, "bridges": {}, "routes": {}, "removedRoutes": {},
+        "node": "n", "ready": True, "unready": [], "storage": {}, "pipeline": None,
+        "bridges": {}, "routes": {}, "removedRoutes": {},
         "journal": {"shared": {"retained": kept}, "inline": {"retained": {**kept, "rows": 0, "bytes": 0, "earliestAt": None}}},
     }  # fmt: skip
     assert text_of(snapshot).splitlines()[1:] == [
