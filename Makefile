@@ -29,11 +29,13 @@ install: $(VENV)/.ready-to-run
 run: $(VENV)/.ready-to-run
 	$(VENV)/bin/bridgehead demo $(ARGS)
 
+# All of the tests are shared by two workers (tests/support/lanes.py); a choice of them is not worth the start of a second one.
 # Without mosquitto the tests that need it are left out, unless BRIDGEHEAD_REQUIRE_MOSQUITTO says that this is a fault.
+test: PYTEST = $(VENV)/bin/python -m pytest $(if $(filter -k% -m% -n% tests% --lf --pdb,$(ARGS)),,-n 2)
 test: $(VENV)/.ready-to-develop
-	@if scripts/need-mosquitto; then $(VENV)/bin/python -m pytest $(ARGS); \
+	@if scripts/need-mosquitto; then $(PYTEST) $(ARGS); \
 	elif [ -n "$$BRIDGEHEAD_REQUIRE_MOSQUITTO" ]; then echo "mosquitto is required here" >&2; exit 1; \
-	else $(VENV)/bin/python -m pytest -m "not mosquitto" $(ARGS); fi
+	else $(PYTEST) -m "not mosquitto" $(ARGS); fi
 
 check: $(VENV)/.ready-to-develop
 	$(VENV)/bin/ruff check

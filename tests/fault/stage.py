@@ -160,7 +160,7 @@ class Stage:
             publisher.check()
         marks = {name: topic.handed_out for name, topic in self.oracle.topics.items() if topic.qos}
         until(
-            lambda: all(len(self.came().get(name, [])) > mark for name, mark in marks.items()),
+            lambda: all(self.here.came[name] + self.there.came[name] > mark for name, mark in marks.items()),
             "messages flow",
             detail=self.detail,
         )

@@ -10,7 +10,7 @@ import pytest
 from scenarios.world import DIRECTIONS, World
 from support.client import VERSIONS, Message
 
-pytestmark = pytest.mark.mosquitto
+pytestmark = [pytest.mark.mosquitto, pytest.mark.xdist_group("world")]  # one world for both files
 
 BRIDGES = {"5": "five", "3.1.1": "four"}
 SIZES = (0, 1, 100, 64 * 1024, 1024 * 1024, 5_000_000)

@@ -10,7 +10,7 @@ from scenarios.world import DIRECTIONS, World
 from support.client import Client, Message
 from support.waiting import until
 
-pytestmark = pytest.mark.mosquitto
+pytestmark = [pytest.mark.mosquitto, pytest.mark.xdist_group("world")]  # one world for both files
 
 HOP = "hmq-bridge-hop-count"
 both_ways = pytest.mark.parametrize("direction", DIRECTIONS)

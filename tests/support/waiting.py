@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -26,17 +26,48 @@ def until(condition: Callable[[], T], what: str, within: float = PATIENCE, detai
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses; all different, because they are held together while they are chosen."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that nobody uses, and that nobody is given by chance before a test uses them."""
+    return [next(_FREE) for _ in range(count)]
 
 
 def free_port() -> int:
-    return free_ports(1)[0]
+    return next(_FREE)
+
+
+def _free() -> Iterator[int]:
+    """The ports of this process, in turns.
+
+    A port that is chosen and let go is anybody's until it is used: another worker's, or that of a client whose connection
+    needs one. So they come from below those that the kernel gives to clients, and each process has a block of its own, which
+    it owns as long as it listens on the first port of it.
+    """
+    owned, owner = next(claimed for block in _BLOCKS if (claimed := _claim(block)))
+    with owner:
+        while True:
+            yield from (port for port in owned[1:] if _is_free(port))
+
+
+def _claim(block: range) -> tuple[range, socket.socket] | None:
+    try:
+        return block, _listen(block[0])
+    except OSError:
+        return None
+
+
+def _is_free(port: int) -> bool:
+    try:
+        _listen(port).close()
+    except OSError:
+        return False
+    return True
+
+
+def _listen(port: int) -> socket.socket:
+    return socket.create_server(("127.0.0.1", port))
+
+
+_BLOCKS = [range(first, first + 500) for first in range(12_000, 32_000, 500)]
+_FREE = _free()
 
 
 def accepts(port: int) -> bool:
