@@ -21,9 +21,11 @@ from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
 from bridgehead.pipeline.remembered import remember, removed_routes
+from bridgehead.pipeline.replay import Replay
 from bridgehead.pipeline.room import Room
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
+from bridgehead.pipeline.submissions import MAX_SUBMITTED_BYTES, Submissions
 from bridgehead.pipeline.supervisor import PipelineSettings, Supervisor
 from bridgehead.reach import entrance
 from bridgehead.settings.bridge import Bridge
@@ -210,10 +212,16 @@ class Node:
             for door in self._doors.values():
                 if door.log is log_of_engine:
                     door.pass_through = engine.pass_through
-        if spark:
+        if spark or self._guests_may_come:
             names = {route.id: route.bridge for route in self._routes}
-            logs = {SHARED: self._journal.log(SHARED)}
-            self._service = Service(self._gate, logs, self.settings.node, names, entrance(pipeline.flight))
+            logs = {SHARED: self._journal.log(SHARED)} if spark else {}
+            replay = Replay(self._journal, {route: door.log.name for route, door in self._doors.items()}, names)
+            submissions = Submissions(self._engine, self.broker.publish_all, MAX_SUBMITTED_BYTES)
+            self._service = Service(
+                self._gate, logs, self.settings.node, names, entrance(pipeline.flight), replay=replay, submissions=submissions
+            )
+        if spark:
+            assert self._service is not None
             settings = PipelineSettings(
                 data_dir=self.settings.data_dir,
                 rules=rules,
@@ -223,6 +231,12 @@ class Node:
                 max_bytes=pipeline.max_bytes_per_batch,
             )
             self._supervisor = Supervisor(settings, self._gate, self._service)
+
+    @property
+    def _guests_may_come(self) -> bool:
+        """Whether there is something for those who only look, or somebody was given a key."""
+        flight = self.settings.pipeline.flight
+        return self._journal.retention.on or flight.token is not None
 
     def _room_again(self) -> None:
         """Rows have left the journal or an outbox, or the disk has space again: whoever waits for that may look."""

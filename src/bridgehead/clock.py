@@ -21,6 +21,12 @@ def utc_text(moment_us: int) -> str:
     return datetime.fromtimestamp(moment_us // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def moment_us(text: str) -> int:
+    """A moment in ISO 8601 as microseconds since the epoch; without a zone it is UTC. ValueError if it is none."""
+    moment = datetime.fromisoformat(text)
+    return round((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
 def monotonic() -> float:
     """Seconds of a clock that never jumps: timers, back-off, keep alive."""
     return time.monotonic()

@@ -14,6 +14,7 @@ from bridgehead.columns.batches import Batch, label
 from bridgehead.columns.schema import STORED, TIMESTAMP, USER_PROPERTIES
 from bridgehead.pipeline.entrance import LOOPBACK, Entrance
 from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.replay import Replay
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
 from bridgehead.pipeline.supervisor import PipelineSettings, Supervisor
@@ -21,6 +22,7 @@ from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
+from bridgehead.storage.retention import NOTHING, Retention
 
 UNBOUNDED = 1 << 60
 
@@ -64,16 +66,19 @@ class Host:
         max_rows: int = 200_000,
         max_bytes: int = 256 << 20,
         entrance: Entrance = LOOPBACK,
+        retention: Retention = NOTHING,
     ) -> None:
         self.routes = list(routes)
         self.engine = MemoryEngine()
-        self.journal = Journal(self.engine, UNBOUNDED)
+        self.journal = Journal(self.engine, UNBOUNDED, retention)
         self.log = self.journal.log(SHARED)
         self.outboxes = {route: Outbox(route, self.engine, UNBOUNDED, UNBOUNDED) for route in routes}
         self.gate = Gate(self.engine, self.journal, self.outboxes)
         self._moved = asyncio.Event()
         self.gate.on_commit = lambda log: self._moved.set()
-        self.service = Service(self.gate, self.journal.logs, "plant", dict.fromkeys(routes, "cloud"), entrance)
+        bridges = dict.fromkeys(routes, "cloud")
+        replay = Replay(self.journal, dict.fromkeys(routes, SHARED), bridges)
+        self.service = Service(self.gate, self.journal.logs, "plant", bridges, entrance, replay=replay)
         self.rules = tuple(RouteRules(route, destination="cloud/{#}") for route in routes)
         settings = PipelineSettings(
             data_dir, self.rules, master=master, conf=conf or {}, max_rows=max_rows, max_bytes=max_bytes

@@ -146,6 +146,19 @@ class Broker:
             self._write(lambda changes: taken(changes, done))
         return done
 
+    def publish_all(self, batch: Batch, client_id: str, with_it: Also) -> bool:
+        """The same for rows that come all in one write or not at all: False if there is no room for all of them now."""
+        short = self.distributor.short(batch)
+        if self._journal.full or self.doorkeeper.disk_is_low(batch):
+            return False
+        if short:
+            verdict = verdict_from_within(batch, waits=True)
+            judge(verdict, short, batch)
+            if not verdict.admitted.all():
+                return False
+        self._accept(batch, single_client(client_id, batch.num_rows), with_it)
+        return True
+
     def _accept(self, batch: Batch, clients: pa.DictionaryArray, with_it: Also) -> None:
         """What came goes to routes and subscribers; ``with_it`` adds to the same write what is to be true with it."""
         changes = Changes()

@@ -75,6 +75,10 @@ class Doorkeeper:
         judge(verdict, short, batch)
         return verdict
 
+    def disk_is_low(self, batch: Batch) -> bool:
+        """Whether these rows, which no client has sent, need space that is not there."""
+        return self._space is not None and not self._space.coming(batch.nbytes)
+
     def carry_out(self, verdict: Verdict, rows: Rows, sources: list[Connection]) -> Answers[Connection]:
         """Count and hold back; returns how the answers to clients change."""
         count_out(verdict, self._space)

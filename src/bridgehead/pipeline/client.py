@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from bridgehead.columns.batches import Batch
-from bridgehead.columns.schema import OUTBOX
+from bridgehead.columns.schema import OUTBOX, WIRE
 from bridgehead.pipeline.access import Access, access_to
 from bridgehead.pipeline.protocol import TOKEN_HEADER, Action, Form, pack, raise_refusal, unpack
 
@@ -76,9 +76,12 @@ class NodeClient:
             yield int(chunk.app_metadata.to_pybytes()), chunk.data
 
     def stage(self, log: str, part: str, batches: list[Batch]) -> None:
+        self._put({"epoch": self._epoch, "log": log, "part": part}, batches, OUTBOX)
+
+    def _put(self, told: dict[str, Any], batches: list[Batch], schema: pa.Schema) -> None:
         def put() -> None:
-            descriptor = flight.FlightDescriptor.for_command(pack({"epoch": self._epoch, "log": log, "part": part}))
-            writer, _ = self._flight.do_put(descriptor, OUTBOX, options=self._options)
+            descriptor = flight.FlightDescriptor.for_command(pack(told))
+            writer, _ = self._flight.do_put(descriptor, schema, options=self._options)
             try:
                 for batch in batches:
                     writer.write_batch(batch)
@@ -87,12 +90,24 @@ class NodeClient:
 
         self._try_twice(put)
 
+    def stage_submission(self, app: str, version: int, part: str, batches: list[Batch]) -> None:
+        """Messages of one batch of a query, to be published into the node by ``submit``."""
+        self._put({"app": app, "version": version, "part": part}, batches, WIRE)
+
+    def submit(self, app: str, version: int, parts: list[dict[str, Any]], client: str) -> bool | None:
+        """True if they are published now, False if they were before, None while there is no room."""
+        published: bool | None = self._call(Action.SUBMIT, app=app, version=version, parts=parts, client=client)["published"]
+        return published
+
+    def abort(self, app: str, version: int) -> None:
+        self._call(Action.ABORT, app=app, version=version)
+
     def close(self) -> None:
         self._flight.close()
 
-    def _read(self, form: Form, incarnation: str, log: str, start: int, end: int) -> Iterator[Any]:
+    def _read(self, form: Form, incarnation: str, log: str, start: int, end: int, **more: Any) -> Iterator[Any]:
         asked = {"epoch": self._epoch, "incarnation": incarnation, "log": log, "start": start, "end": end, "form": form}
-        ticket = flight.Ticket(pack(asked))
+        ticket = flight.Ticket(pack({**asked, **more}))
         reader = self._try_twice(lambda: self._flight.do_get(ticket, options=self._options))
         while True:
             try:
@@ -102,6 +117,27 @@ class NodeClient:
             except flight.FlightError as error:
                 raise_refusal(error)
             yield chunk
+
+    # -- for those who only look ----------------------------------------------------------------------------------------
+
+    def offsets(self, time_us: int | None = None, **wanted: str) -> dict[str, Any]:
+        """What there is to read again of the wanted logs (by log, route or bridge; of all, if nothing is said)."""
+        return self._call(Action.OFFSETS, time=time_us, **wanted)
+
+    def ahead(
+        self, incarnation: str, starts: dict[str, int], max_rows: int, max_bytes: int, wait: float, *, lossy: bool
+    ) -> dict[str, int]:
+        """Where a batch from these offsets would end, by log."""
+        told = {"incarnation": incarnation, "starts": starts, "max_rows": max_rows, "max_bytes": max_bytes, "lossy": lossy}
+        ends: dict[str, int] = self._call(Action.AHEAD, **told, wait=wait)["ends"]
+        return ends
+
+    def read_again(
+        self, incarnation: str, log: str, start: int, end: int, routes: list[str] | None, *, lossy: bool
+    ) -> Iterator[Batch]:
+        """The rows of [start, end) as the message table."""
+        for chunk in self._read(Form.AGAIN, incarnation, log, start, end, routes=routes, lossy=lossy):
+            yield chunk.data
 
     def _call(self, action: Action, **told: Any) -> dict[str, Any]:
         request = flight.Action(action.value, pack({"epoch": self._epoch, **told}))
@@ -138,3 +174,13 @@ def _raise(error: Exception) -> None:
 def node_client(address: str, epoch: int) -> NodeClient:
     """The client of this process; the token comes from the environment, never from a plan that Spark may print."""
     return NodeClient(access_to(address), epoch)
+
+
+GUEST: Final = 0
+"""The epoch of those who only look, or publish: no driver ever has it."""
+
+
+@cache
+def guest_client(access: Access) -> NodeClient:
+    """The client of this process for a node that is not its own."""
+    return NodeClient(access, GUEST)

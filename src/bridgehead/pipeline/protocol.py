@@ -9,8 +9,14 @@
 | commit | epoch, log, start, end (, parts) | whether this commit moved the rows; without parts: those of finished tasks |
 | release | epoch, log, end | the reader never asks below end again |
 | report | epoch, state, reason | what the driver tells about itself |
+| offsets | log or route or bridge or none of them (, time) | incarnation, first and next offset of each log, routes |
+| ahead | incarnation, starts, max_rows, max_bytes, wait, lossy | where a batch of a guest from these offsets would end |
 | do_get | ticket: epoch, incarnation, log, start, end, form | batches of the range |
+| submit | app, version, parts, client | whether these rows are published now; None: there is no room yet |
+| abort | app, version | what was staged of this batch is forgotten |
+| do_get | ticket: incarnation, log, start, end, routes, lossy, form "again" | the same for a guest |
 | do_put | command: epoch, log, part | the part is staged |
+| do_put | command: app, version, part | the part is staged, to be published into the node |
 """
 
 from __future__ import annotations
@@ -23,7 +29,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from bridgehead.columns.schema import OUTBOX
-from bridgehead.errors import RefusedError, StaleEpochError
+from bridgehead.errors import NotRetainedError, RefusedError, StaleEpochError
 
 TOKEN_HEADER: Final = "bridgehead-token"
 
@@ -44,6 +50,10 @@ class Action(StrEnum):
     COMMIT = "commit"
     RELEASE = "release"
     REPORT = "report"
+    OFFSETS = "offsets"
+    AHEAD = "ahead"
+    SUBMIT = "submit"
+    ABORT = "abort"
 
 
 class Form(StrEnum):
@@ -51,6 +61,7 @@ class Form(StrEnum):
 
     MESSAGES = "messages"
     ROUTED = "routed"
+    AGAIN = "again"  # the message table, for those who only look
 
 
 ROUTED: Final = pa.schema([field for field in OUTBOX if field.name != "wire_qos"] + [pa.field("route", pa.string())])
@@ -58,6 +69,7 @@ ROUTED: Final = pa.schema([field for field in OUTBOX if field.name != "wire_qos"
 
 _STALE: Final = b"stale-epoch"
 _REFUSED: Final = b"refused"
+_NOT_RETAINED: Final = b"not-retained:"
 
 
 def pack(value: dict[str, Any]) -> bytes:
@@ -74,6 +86,8 @@ def unpack(data: bytes) -> dict[str, Any]:
 def as_flight_error(error: RefusedError) -> flight.FlightError:
     """A refusal as it crosses the wire: the mark says which one, the text stays readable."""
     mark = _STALE if isinstance(error, StaleEpochError) else _REFUSED
+    if isinstance(error, NotRetainedError):
+        mark = _NOT_RETAINED + pack({"log": error.log, "start": error.start, "end": error.end})
     return flight.FlightServerError(str(error), extra_info=mark)
 
 
@@ -83,6 +97,8 @@ def raise_refusal(error: flight.FlightError) -> NoReturn:
     text = str(error).split(". gRPC client debug context", 1)[0]
     if mark == _STALE:
         raise StaleEpochError(text) from error
+    if mark.startswith(_NOT_RETAINED):
+        raise NotRetainedError(**unpack(mark.removeprefix(_NOT_RETAINED))) from error
     if mark == _REFUSED:
         raise RefusedError(text) from error
     raise error

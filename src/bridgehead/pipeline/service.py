@@ -36,6 +36,8 @@ from bridgehead.pipeline.protocol import (
     pack,
     unpack,
 )
+from bridgehead.pipeline.replay import Replay, of_routes
+from bridgehead.pipeline.submissions import Submissions, must_be_messages
 from bridgehead.storage.journal import PARTITION, Log
 
 LOOP_PATIENCE: Final = 30.0
@@ -62,6 +64,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         bridges: Mapping[str, str],
         entrance: Entrance = LOOPBACK,
         pace: float = PACE,
+        replay: Replay | None = None,
+        submissions: Submissions | None = None,
     ) -> None:
         token = entrance.token or secrets.token_urlsafe(32)
         self._freezing = asyncio.Event()  # no batch begins any more: latest answers with its start
@@ -73,6 +77,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         self._node = node
         self._bridges = bridges
         self._pace = pace
+        self._replay = replay
+        self._submissions = submissions
         self._began = dict.fromkeys(logs, 0.0)  # when the last batch of each log did
         self._news = {name: asyncio.Event() for name in logs}
         for name, log in logs.items():
@@ -87,6 +93,10 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             Action.RELEASE: self._release,
             Action.REPORT: self._report,
         }
+        if replay is not None:
+            self._actions |= {Action.OFFSETS: replay.offsets, Action.AHEAD: replay.ahead}
+        if submissions is not None:
+            self._actions |= {Action.SUBMIT: submissions.commit, Action.ABORT: submissions.abort}
         try:
             super().__init__(entrance.location, middleware={"token": _TokenCheck(token)}, **entrance.tls_options())
         except (pa.ArrowException, OSError) as error:
@@ -121,6 +131,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         with _Refusals():
             asked = unpack(ticket.ticket)
             form = Form(asked["form"])
+            if form is Form.AGAIN:
+                return flight.GeneratorStream(MESSAGE, self._again(asked))
             pieces = self._on_loop(self._read(asked))
         make = self._message_rows if form is Form.MESSAGES else _routed_rows
         return flight.GeneratorStream(
@@ -137,10 +149,26 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         with _Refusals():
             told = unpack(descriptor.command)
+            if "app" in told and self._submissions is not None:
+                staged = Staged.of([chunk.data for chunk in reader])
+                must_be_messages(staged.batches)
+                self._on_loop(self._submissions.stage(told, staged))
+                return
             if reader.schema != OUTBOX:
                 raise RefusedError("a part has the outbox's schema")
             staged = Staged.of([chunk.data for chunk in reader])
             self._on_loop(self._stage(told, staged))
+
+    def _again(self, asked: dict[str, Any]) -> Iterator[Batch]:
+        """A guest's range, page by page."""
+        with _Refusals():
+            if self._replay is None:
+                raise RefusedError("nothing is read again here")
+            start, end, routes = asked["start"], asked["end"], asked["routes"]
+            while start < end:
+                pieces, start = self._on_loop(self._replay.read(asked, start, MAX_BATCH_ROWS, MAX_BATCH_BYTES))
+                for first, batch in bounded(pieces):
+                    yield of_routes(self._message_rows(first, batch), routes)
 
     def _message_rows(self, first: int, batch: Batch) -> Batch:
         return message_rows(batch, first, PARTITION, self._node, self._bridges)

@@ -332,6 +332,11 @@ class Journal:
         for (_, _, name), _ in engine.states((CEILING, JOURNAL)):
             self.log(name)  # an earlier life may have left rows there
 
+    @property
+    def incarnation(self) -> str:
+        """Names the life of the offsets of all logs."""
+        return self._engine.incarnation
+
     def log(self, name: str) -> Log:
         if name not in self.logs:
             self.logs[name] = Log(name, self._engine, self.retention)
