@@ -1,8 +1,8 @@
 """Rows that somebody's Spark query publishes into the node, as if a local client had: each of its batches once.
 
-Tasks stage parts; the driver's word names the query (``app``), the batch (``version``, a number that rises), and every part. All
-rows go to routes and subscribers in one write, and with them the version: what comes again with a version that is not above it
-is done already. Only the last version of a query is kept, and of many queries those that were heard of last.
+Tasks stage parts; the driver's word names the query (``app``), the batch (``version``, a number that rises), and every part.
+All rows go to routes and subscribers in one write, and with them the version: what comes again with a version that is not above
+it is done already. Only the last version of a query is kept, and of many queries those that were heard of last.
 
 Parts that nobody commits give way to new ones: a commit that misses one is refused, and the batch runs again.
 """
@@ -126,9 +126,9 @@ class Submissions:
 
     async def _safe(self) -> None:
         """Return when everything written so far keeps its promise."""
-        safe = asyncio.get_running_loop().create_future()
-        self._engine.when_synced(lambda: safe.done() or safe.set_result(None))
-        await safe
+        safe = asyncio.Event()
+        self._engine.when_synced(safe.set)
+        await safe.wait()
 
 
 def _size(parts: dict[str, Staged]) -> int:

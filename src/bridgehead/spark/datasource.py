@@ -36,7 +36,13 @@ class Way(Protocol):
     def stream_writer(self, options: Options, schema: StructType) -> DataSourceStreamWriter: ...
 
 
-WAYS: Final[dict[str, Callable[[], Way]]] = {}
+def _node() -> Way:
+    from bridgehead.spark.node import NodeWay
+
+    return NodeWay()
+
+
+WAYS: Final[dict[str, Callable[[], Way]]] = {"node": _node}
 """By the option that asks for it."""
 
 

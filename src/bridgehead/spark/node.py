@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from bridgehead.errors import SettingsError
 from bridgehead.spark.nodeoptions import NodeSource
 from bridgehead.spark.options import parse
 
@@ -27,7 +28,11 @@ class NodeWay:
         return NodeStreamReader(source, source.access())
 
     def writer(self, options: Mapping[str, str], schema: StructType) -> DataSourceWriter:
-        raise NotImplementedError
+        raise _only_read()
 
     def stream_writer(self, options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
-        raise NotImplementedError
+        raise _only_read()
+
+
+def _only_read() -> SettingsError:
+    return SettingsError([("node", "can only be read so far")])
