@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from bridgehead.errors import CommandError, StorageError
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
+from bridgehead.pipeline.jobconfig import QueryConfig, TransformRule
 from bridgehead.pipeline.remembered import remember, removed_routes
 from bridgehead.pipeline.replay import Replay
 from bridgehead.pipeline.room import Room
@@ -60,6 +61,13 @@ INLINE: Final = "inline"
 """The log of all routes that run in the node."""
 
 
+def _log_name(route: Route) -> str:
+    """The log that the rows of a route go to: one of its own if it has a transform, so that this pins no other rows."""
+    if route.transform is not None:
+        return route.id
+    return INLINE if route.engine == "inline" else SHARED
+
+
 class Node:
     """One Bridgehead node. ``start`` returns when listeners accept; the pipeline may still be on its way."""
 
@@ -89,7 +97,8 @@ class Node:
         self._retention_watch: asyncio.TimerHandle | None = None
         # A token may outlive the node: no epoch of an earlier life may mean anything in this one.
         epochs = secrets.randbits(48) << EPOCHS_OF_A_LIFE
-        self._gate = Gate(self._engine, self._journal, self._outboxes, max_staged_bytes=staged, epochs_above=epochs)
+        self._transforms = {route.id: route for route in self._routes if route.transform is not None}
+        self._gate = Gate(self._engine, self._journal, self._outboxes, staged, epochs, self._transforms)
         self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
         self._listeners: list[Listener] = []
         self._bridges: list[BridgeService] = []
@@ -145,7 +154,7 @@ class Node:
             persist=bridge.persist,
             hop_limit=bridge.loop_prevention_hop_count if bridge.loop_prevention_enabled else None,
         )
-        door = Door(rule, self._journal.log(INLINE if route.engine == "inline" else SHARED), self._ledgers[route.id])
+        door = Door(rule, self._journal.log(_log_name(route)), self._ledgers[route.id])
         if route.strategy == "refuse":
             outbox = self._outboxes[route.id]
             door.room = Room(outbox, self._journal)
@@ -203,8 +212,8 @@ class Node:
         # Every engine knows the rules of every route: its log may hold rows of one that had another engine before.
         left = (rules for route, rules in self._removed.items() if self._journal.waiting_of(route))
         rules = (*self._rules.values(), *left)
-        spark = any(route.engine == "spark" for route in self._routes)
-        for name in self._inline_logs(spark=spark):
+        queries = self._queries(rules)
+        for name in self._inline_logs({query.log for query in queries}):
             log_of_engine = self._journal.log(name)
             engine = InlineEngine(self._engine, self._gate, log_of_engine, rules)
             self._inline.append(engine)
@@ -212,23 +221,25 @@ class Node:
             for door in self._doors.values():
                 if door.log is log_of_engine:
                     door.pass_through = engine.pass_through
-        if spark or self._guests_may_come:
+        if queries or self._guests_may_come:
             names = {route.id: route.bridge for route in self._routes}
-            logs = {SHARED: self._journal.log(SHARED)} if spark else {}
+            logs = {query.log: self._journal.log(query.log) for query in queries}
             replay = Replay(self._journal, {route: door.log.name for route, door in self._doors.items()}, names)
             submissions = Submissions(self._engine, self.broker.publish_all, MAX_SUBMITTED_BYTES)
             self._service = Service(
                 self._gate, logs, self.settings.node, names, entrance(pipeline.flight), replay=replay, submissions=submissions
             )
-        if spark:
+        if queries:
             assert self._service is not None
             settings = PipelineSettings(
                 data_dir=self.settings.data_dir,
-                rules=rules,
+                queries=queries,
                 master=pipeline.master,
                 conf=dict(pipeline.conf),
                 max_rows=pipeline.max_rows_per_batch,
                 max_bytes=pipeline.max_bytes_per_batch,
+                checkpoint=pipeline.checkpoint,
+                modules=str(self.settings.directory),
             )
             self._supervisor = Supervisor(settings, self._gate, self._service)
 
@@ -263,12 +274,17 @@ class Node:
         if changes.drops:
             self._engine.write(changes)
 
-    def _inline_logs(self, *, spark: bool) -> list[str]:
+    def _queries(self, rules: tuple[RouteRules, ...]) -> tuple[QueryConfig, ...]:
+        """One for all routes without a transform, and one for each with one."""
+        shared = any(_log_name(route) == SHARED for route in self._routes)
+        queries = [QueryConfig(SHARED, rules)] if shared else []
+        return (*queries, *(QueryConfig(name, rules, _transform(route)) for name, route in self._transforms.items()))
+
+    def _inline_logs(self, queries: Container[str]) -> list[str]:
         """The logs that the node itself moves on: that of inline routes, and any that an earlier life left rows in."""
         names = [INLINE] if any(route.engine == "inline" for route in self._routes) else []
-        orphaned = [] if spark else [SHARED]
-        orphaned += [] if names else [INLINE]
-        return names + [name for name in orphaned if self._engine.durable and self._journal.log(name).waiting]
+        left = [name for name, log in self._journal.logs.items() if name not in names and name not in queries and log.waiting]
+        return names + (left if self._engine.durable else [])
 
     def _inline_wake(self) -> None:
         if not self._inline_due:
@@ -347,6 +363,19 @@ def _outbox(route: Route, engine: Engine, ledger: Ledger) -> Outbox:
     assert route.max_queue_bytes is not None
     assert route.strategy is not None
     return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes, ledger, route.strategy)
+
+
+def _transform(route: Route) -> TransformRule:
+    transform = route.transform
+    assert transform is not None
+    return TransformRule(
+        sql=transform.sql,
+        sql_file=None if transform.sql_file is None else str(transform.sql_file),
+        python=transform.python,
+        options=transform.options,
+        output_mode=transform.output_mode,
+        on_error=transform.on_error,
+    )
 
 
 def _rules(route: Route, bridge: Bridge, life: str) -> RouteRules:

@@ -6,6 +6,7 @@
     ├── RefusedError         a request was understood and refused; carries the reason
     │   ├── StaleEpochError  a pipeline of an earlier life asked; it must end
     │   └── NotRetainedError rows were asked for that the journal has let go of; carries the range
+    ├── TransformError       what a user's transform is, or makes, cannot be used; the text says why
     ├── StorageError         the disk has failed
     │   └── DamageError      what is on it is not what was written there
     ├── ArchiveError         an archive cannot be written; its batch is tried again
@@ -53,6 +54,10 @@ class NotRetainedError(RefusedError):
     def __init__(self, log: str, start: int, end: int) -> None:
         self.log, self.start, self.end = log, start, end
         super().__init__(f"offsets [{start}, {end}) of the log {log} are not retained any more")
+
+
+class TransformError(BridgeheadError):
+    """A transform cannot be used, or made a row that is no message; one line says why."""
 
 
 class StorageError(BridgeheadError):

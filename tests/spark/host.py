@@ -14,6 +14,7 @@ from bridgehead.columns.batches import Batch, label
 from bridgehead.columns.schema import STORED, TIMESTAMP, USER_PROPERTIES
 from bridgehead.pipeline.entrance import LOOPBACK, Entrance
 from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.jobconfig import QueryConfig
 from bridgehead.pipeline.replay import Replay
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
@@ -81,12 +82,12 @@ class Host:
         self.service = Service(self.gate, self.journal.logs, "plant", bridges, entrance, replay=replay)
         self.rules = tuple(RouteRules(route, destination="cloud/{#}") for route in routes)
         settings = PipelineSettings(
-            data_dir, self.rules, master=master, conf=conf or {}, max_rows=max_rows, max_bytes=max_bytes
+            data_dir, (QueryConfig(SHARED, self.rules),), master=master, conf=conf or {}, max_rows=max_rows, max_bytes=max_bytes
         )
         self.supervisor = Supervisor(settings, self.gate, self.service)
         self._asked = asyncio.Event()
         report = self.service.on_report
-        self.service.on_report = lambda epoch, state, reason: (report(epoch, state, reason), self._asked.set())[0]
+        self.service.on_report = lambda told: (report(told), self._asked.set())[0]
         self._changed = asyncio.Event()
         self.supervisor.on_change = lambda state: self._changed.set()
 

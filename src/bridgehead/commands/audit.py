@@ -62,6 +62,7 @@ def _numbers(tally: Tally) -> dict[str, Any]:
         "delivered": tally.delivered,
         "dropped": tally.dropped,
         "deadLettered": tally.dead_lettered,
+        "transformed": tally.transformed,
     }
 
 

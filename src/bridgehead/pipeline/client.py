@@ -12,7 +12,7 @@ from pyarrow import flight
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import OUTBOX, WIRE
 from bridgehead.pipeline.access import Access, access_to
-from bridgehead.pipeline.protocol import TOKEN_HEADER, Action, Form, pack, raise_refusal, unpack
+from bridgehead.pipeline.protocol import TOKEN_HEADER, Action, Form, Planned, pack, raise_refusal, unpack
 
 CALL_PATIENCE: Final = 60.0
 """Seconds until a call counts as failed: a node that is silent that long is gone, or our end soon will be."""
@@ -47,23 +47,33 @@ class NodeClient:
     def plan(self, log: str, start: int, end: int) -> None:
         self._call(Action.PLAN, log=log, start=start, end=end)
 
-    def planned(self, log: str) -> tuple[int, int]:
-        answer = self._call(Action.PLANNED, log=log)
-        return answer["start"], answer["end"]
+    def planned(self, log: str) -> Planned:
+        """What the running batch takes in."""
+        return Planned(**self._call(Action.PLANNED, log=log))
 
     def finish(self, log: str, start: int, end: int, parts: list[dict[str, Any]]) -> None:
         """This task has staged everything of its range, as these parts."""
         self._call(Action.FINISH, log=log, start=start, end=end, parts=parts)
 
-    def commit(self, log: str, start: int, end: int, parts: list[dict[str, Any]] | None = None) -> bool:
-        """Make staged parts outbox rows: these, or by default those of the tasks that finished the range."""
-        return bool(self._call(Action.COMMIT, log=log, start=start, end=end, parts=parts)["moved"])
+    def commit(
+        self,
+        log: str,
+        start: int,
+        end: int,
+        parts: list[dict[str, Any]] | None = None,
+        batch: tuple[str, int] | None = None,
+    ) -> bool:
+        """Make staged parts outbox rows: these, or by default those of the tasks that finished the range.
+
+        ``batch``: query and number of a batch whose rows a query with a memory has made; they name it better than its range.
+        """
+        return bool(self._call(Action.COMMIT, log=log, start=start, end=end, parts=parts, batch=batch)["moved"])
 
     def release(self, log: str, end: int) -> None:
         self._call(Action.RELEASE, log=log, end=end)
 
-    def report(self, state: str, reason: str = "") -> None:
-        self._call(Action.REPORT, state=state, reason=reason)
+    def report(self, log: str, state: str, reason: str = "", pause: float | None = None) -> None:
+        self._call(Action.REPORT, log=log, state=state, reason=reason, pause=pause)
 
     def read_messages(self, incarnation: str, log: str, start: int, end: int) -> Iterator[Batch]:
         """The rows of [start, end) as the message table."""

@@ -4,18 +4,27 @@ A driver gets an epoch when it starts; everything an older one says is refused, 
 stage parts (rows of one route, in journal order); its commit names the range [start, end) and every part. The commit is
 accepted if start is the consumed offset, a no-op if the range was consumed before, refused otherwise. Outbox rows and
 the consumed offset are one write; forwarders see the rows when it is synced.
+
+A query with a memory (windows, duplicates, any state) may make rows in a batch that takes none in, and Spark repeats such a
+batch by its number. Its commit therefore names the query and the number too: what was committed last is kept in the same
+write, and a number that is not above it is a no-op.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
+import pyarrow.compute as pc
+
+from bridgehead import clock
 from bridgehead.columns.batches import Batch, checksum
 from bridgehead.errors import RefusedError, StaleEpochError
-from bridgehead.storage.engine import Changes, Engine
+from bridgehead.pipeline.protocol import Planned
+from bridgehead.pipeline.rules import hop_counts, split_routes
+from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.storage.outbox import Outbox
 
@@ -32,6 +41,37 @@ class Part:
     order: int
     rows: int
     checksum: int
+    reason: str | None = None  # why these rows are no messages: they become dead letters
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Rows on their way into the outbox of a route, or to its dead letters."""
+
+    route: str
+    batch: Batch
+    reason: str | None = None
+
+
+class BatchName(NamedTuple):
+    """A batch of a query with a memory. The query keeps its name as long as its checkpoint."""
+
+    query: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """What is kept of a query with a memory: which batch it committed last, where that ended, and what it may remember."""
+
+    query: str
+    number: int
+    end: int
+    hops: int  # the highest hop count that it has taken in
+
+    def behind(self, batch: BatchName) -> int | None:
+        """How many batches behind this one it is; None if it is of another query: a new checkpoint begins anywhere."""
+        return batch.number - self.number if batch.query == self.query else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +100,7 @@ class QueryStats:
 
 @dataclass(slots=True)
 class _Query:
+    last: LastBatch | None = None  # committed last, if the query has a memory
     planned: tuple[int, int] | None = None
     staged: dict[str, Staged] = field(default_factory=dict)
     finished: dict[int, tuple[int, list[Part]]] = field(default_factory=dict)  # by its start: a task's range and parts
@@ -84,12 +125,15 @@ class Gate:
         outboxes: Mapping[str, Outbox],
         max_staged_bytes: int = MAX_STAGED_BYTES,
         epochs_above: int = 0,
+        transformed: Container[str] = (),
     ) -> None:
+        """``transformed``: the logs between which and the outboxes a transform stands: rows in and out are not the same."""
         self._engine = engine
         self._journal = journal
         self._outboxes = outboxes
         self._queries: dict[str, _Query] = {}
         self._max_staged_bytes = max_staged_bytes
+        self._transformed = transformed
         self.epoch = epochs_above  # that of the last driver
         self.on_commit: Callable[[str], None] = lambda log: None  # rows of this log are in the outboxes
 
@@ -104,8 +148,10 @@ class Gate:
         return self._query(log).stats
 
     def begin(self, epoch: int, name: str) -> int:
-        """Where the query of this log starts: the consumed offset."""
-        return self._log(epoch, name).consumed
+        """Where the query of this log starts: the consumed offset. Nothing that an earlier one planned means anything."""
+        consumed = self._log(epoch, name).consumed
+        self._query(name).forget(planned=None)
+        return consumed
 
     def latest(self, epoch: int, name: str, start: int, max_rows: int, max_bytes: int) -> int:
         return self._log(epoch, name).plan(start, max_rows, max_bytes)
@@ -118,12 +164,15 @@ class Gate:
         self._log(epoch, name)
         self._query(name).forget(planned=(start, end))
 
-    def planned(self, epoch: int, name: str) -> tuple[int, int]:
-        self._log(epoch, name)
-        planned = self._query(name).planned
-        if planned is None:
-            raise RefusedError(f"no batch of {name} is planned")
-        return planned
+    def planned(self, epoch: int, name: str) -> Planned:
+        """What the running batch takes in; nothing, if it was not planned: a query with a memory makes rows without any."""
+        log, query = self._log(epoch, name), self._query(name)
+        start, end = query.planned or (log.consumed, log.consumed)
+        hops, qos = query.last.hops if query.last is not None else 0, 0
+        for _, rows in log.read(start, end) if end > start else ():
+            hops = max(hops, int(hop_counts(rows.column("user_properties")).max()))
+            qos = max(qos, pc.max(rows.column("qos")).as_py())
+        return Planned(start, end, hops, qos)
 
     def read(self, epoch: int, incarnation: str, name: str, start: int, end: int) -> list[tuple[int, Batch]]:
         log = self._log(epoch, name)
@@ -162,35 +211,50 @@ class Gate:
             _must_be_all(log, start, end, parts)
         return self.commit(epoch, name, start, end, parts)
 
-    def commit(self, epoch: int, name: str, start: int, end: int, parts: Iterable[Part]) -> bool:
+    def commit(
+        self, epoch: int, name: str, start: int, end: int, parts: Iterable[Part], batch: BatchName | None = None
+    ) -> bool:
         """True if the rows are in the outboxes now, False if they were before; anything else is refused."""
         log = self._log(epoch, name)
         query = self._query(name)
-        if end <= log.consumed:
+        consumed = log.consumed
+        behind = query.last.behind(batch) if query.last is not None and batch is not None else None
+        if end <= consumed if batch is None else behind is not None and behind <= 0:
             query.forget(query.planned)
             return False
-        if start != log.consumed:
-            raise RefusedError(f"commit of [{start}, {end}) on {name}, which is consumed up to {log.consumed}")
-        outputs = []
+        if behind is not None and query.last is not None:
+            consumed = query.last.end  # a restart moves the consumed offset over what has no rows; Spark knows nothing of that
+        if start != consumed:
+            raise RefusedError(f"commit of [{start}, {end}) on {name}, which is consumed up to {consumed}")
+        if behind is not None and behind > 1:
+            raise RefusedError(f"commit of a batch of {name} which leaves out {behind - 1}")
+        outputs: list[Output] = []
         for part in sorted(parts, key=lambda p: p.order):
             staged = query.staged.get(part.name)
             if staged is None:
                 raise RefusedError(f"part {part.name} was announced and never staged")
             if (staged.rows, staged.checksum) != (part.rows, part.checksum):
                 raise RefusedError(f"part {part.name} is not what was announced")
-            outputs += [(part.route, batch) for batch in staged.batches]
-        self.land(log, end, outputs)
+            outputs += [Output(part.route, rows, part.reason) for rows in staged.batches]
+        changes = Changes()
+        if batch is not None:
+            query.last = LastBatch(*batch, end, self.planned(epoch, name).hops)
+            changes.state[_last_name(name)] = asdict(query.last)
+        self.land(log, max(end, log.consumed), outputs, changes)
         query.forget(planned=None)
         return True
 
-    def land(self, log: Log, end: int, outputs: list[tuple[str, Batch]]) -> None:
+    def land(self, log: Log, end: int, outputs: list[Output], changes: Changes | None = None) -> None:
         """Outbox rows and the consumed offset in one write; used by the commit and by the inline engine."""
-        for route, _ in outputs:
-            if route not in self._outboxes:
-                raise RefusedError(f"no route {route}")  # before any outbox was touched
-        changes = Changes()
-        self._land(changes, log.name, log.consume(changes, end), outputs)
+        for output in outputs:
+            if output.route not in self._outboxes:
+                raise RefusedError(f"no route {output.route}")  # before any outbox was touched
+        changes = Changes() if changes is None else changes
+        safe = self._safe_in(log, end) if log.name in self._transformed else _safe_out(self._outboxes, outputs)
+        self._land(changes, log.name, log.consume(changes, end), safe, outputs)
         self._engine.write(changes)
+        for outbox in {output.route: self._outboxes[output.route] for output in outputs if output.reason}.values():
+            outbox.dead.taken()
         self.on_commit(log.name)
 
     def pass_through(self, changes: Changes, log: Log, route: str, stored: Batch, batch: Batch) -> None:
@@ -199,27 +263,45 @@ class Gate:
         ``batch`` is what the rules made of the ``stored`` ones.
         """
         log.pass_through(changes, stored)
-        self._land(changes, log.name, {route: batch.num_rows}, [(route, batch)])
+        safe = {route: self._outboxes[route].ledger.safe_rows(batch)}
+        self._land(changes, log.name, {route: batch.num_rows}, safe, [Output(route, batch)])
 
-    def _land(self, changes: Changes, log: str, consumed: dict[str, int], outputs: list[tuple[str, Batch]]) -> None:
+    def _land(self, changes: Changes, log: str, consumed: dict[str, int], safe: dict[str, int], outputs: list[Output]) -> None:
+        """``consumed`` and ``safe``: how many rows of each route leave the journal, and how many of these are on the disk."""
         stats = self._query(log).stats
-        self._count_consumed(consumed, outputs)
-        for route, batch in outputs:
-            self._outboxes[route].land(changes, batch)
-            stats.rows_out += batch.num_rows
+        made = log in self._transformed
+        for route, rows in consumed.items():
+            ledger = self._outboxes[route].ledger
+            ledger.consume(rows, safe.get(route, 0))
+            if made:
+                ledger.transform_in(rows, safe.get(route, 0))
+                ledger.write(changes)
+        for output in outputs:
+            outbox, rows = self._outboxes[output.route], output.batch
+            if made:
+                outbox.ledger.transform_out(rows.num_rows, outbox.ledger.safe_rows(rows))
+            if output.reason is None:
+                outbox.land(changes, rows)
+            else:
+                outbox.land_dead(changes, rows, output.reason, clock.now_us())
+            stats.rows_out += rows.num_rows
         stats.batches += 1
         stats.last_rows = sum(consumed.values())  # not the length of the range: it may have holes
         stats.rows_in += stats.last_rows
-        landed = [self._outboxes[route] for route in dict.fromkeys(route for route, _ in outputs)]
+        landed = [self._outboxes[route] for route in dict.fromkeys(output.route for output in outputs)]
         changes.when_safe += [partial(outbox.landed, outbox.end) for outbox in landed]
 
-    def _count_consumed(self, consumed: dict[str, int], outputs: list[tuple[str, Batch]]) -> None:
-        """Each route's ledger takes its rows out of the journal; which of them are safe, their outbox rows say."""
-        safe = dict.fromkeys(consumed, 0)
-        for route, batch in outputs:
-            safe[route] = safe.get(route, 0) + self._outboxes[route].ledger.safe_rows(batch)
-        for route, rows in consumed.items():
-            self._outboxes[route].ledger.consume(rows, safe[route])
+    def _safe_in(self, log: Log, end: int) -> dict[str, int]:
+        """How many of the rows that a transform takes in are on the disk: what comes out of it says nothing about that."""
+        safe: dict[str, int] = {}
+        for _, rows in log.read(log.consumed, end) if end > log.consumed else ():
+            for route, own, _ in split_routes(rows):
+                safe[route] = safe.get(route, 0) + self._outboxes[route].ledger.safe_rows(own)
+        return safe
+
+    def when_synced(self, callback: Callable[[], None]) -> None:
+        """Call back when all commits so far are safe."""
+        self._engine.when_synced(callback)
 
     def release(self, epoch: int, name: str, end: int) -> None:
         """The reader will never ask below ``end`` again: trim."""
@@ -236,7 +318,26 @@ class Gate:
         return log
 
     def _query(self, name: str) -> _Query:
-        return self._queries.setdefault(name, _Query())
+        query = self._queries.get(name)
+        if query is None:
+            query = self._queries[name] = _Query()
+            last = self._engine.state(_last_name(name))
+            if last is not None:
+                query.last = LastBatch(**last)
+        return query
+
+
+def _last_name(name: str) -> Shelf:
+    """Where the last batch of a query with a memory is kept."""
+    return ("batch", name)
+
+
+def _safe_out(outboxes: Mapping[str, Outbox], outputs: list[Output]) -> dict[str, int]:
+    """How many rows of each route are on the disk; without a transform what comes out says it of what went in."""
+    safe: dict[str, int] = {}
+    for output in outputs:
+        safe[output.route] = safe.get(output.route, 0) + outboxes[output.route].ledger.safe_rows(output.batch)
+    return safe
 
 
 def _must_be_all(log: Log, start: int, end: int, parts: list[Part]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bridgehead.columns.batches import Batch
-from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.gate import Gate, Output
 from bridgehead.pipeline.rules import RouteRules, applied
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Log
@@ -53,9 +53,9 @@ class InlineEngine:
         end = self._log.plan(start, MAX_ROWS, MAX_BYTES)
         if end == start:
             return 0
-        outputs: list[tuple[str, Batch]] = []
+        outputs: list[Output] = []
         for first, stored in self._log.read(start, end):
-            outputs += applied(stored, self._log.name, first, self._rules)
+            outputs += [Output(*made) for made in applied(stored, self._log.name, first, self._rules)]
         self._gate.land(self._log, end, outputs)
         changes = Changes()
         self._log.trim(changes, end)

@@ -4,11 +4,12 @@
 |---|---|---|
 | begin | epoch, log | incarnation and consumed offset |
 | latest | epoch, log, start, max_rows, max_bytes, wait | the offset a batch from start would end at |
-| plan, planned | epoch, log (, start, end) | the range of the running batch |
+| plan | epoch, log, start, end | the running batch covers this range |
+| planned | epoch, log | that range, the highest hop count and QoS of its rows |
 | finish | epoch, log, start, end, parts | a task has staged everything of its range |
-| commit | epoch, log, start, end (, parts) | whether this commit moved the rows; without parts: those of finished tasks |
+| commit | epoch, log, start, end (, parts, batch) | whether it moved the rows; without parts: those of finished tasks |
 | release | epoch, log, end | the reader never asks below end again |
-| report | epoch, state, reason | what the driver tells about itself |
+| report | epoch, log, state, reason, pause | how the query of this log is doing, and when it is tried again |
 | offsets | log or route or bridge or none of them (, time) | incarnation, first and next offset of each log, routes |
 | ahead | incarnation, starts, max_rows, max_bytes, wait, lossy | where a batch of a guest from these offsets would end |
 | do_get | ticket: epoch, incarnation, log, start, end, form | batches of the range |
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
 from pyarrow import flight
@@ -62,6 +63,15 @@ class Form(StrEnum):
     MESSAGES = "messages"
     ROUTED = "routed"
     AGAIN = "again"  # the message table, for those who only look
+
+
+class Planned(NamedTuple):
+    """The range of a batch, and the highest that its rows came with."""
+
+    start: int
+    end: int
+    hops: int
+    qos: int
 
 
 ROUTED: Final = pa.schema([field for field in OUTBOX if field.name != "wire_qos"] + [pa.field("route", pa.string())])

@@ -1,10 +1,12 @@
-"""The two forms of a streaming query over a log.
+"""The forms of a streaming query over a log.
 
 - scan: for a log without a transform. Read, rules and staging are one task; Spark's sink has nothing left to do.
 - messages: the log as the message table, rules and staging behind it in ``mapInArrow``; the driver collects the manifest
-  and commits in ``foreachBatch``. What a transform stands on. One action only: a second one would read the source again.
+  and commits in ``foreachBatch``. One action only: a second one would read the source again.
+- transform: the same with the user's transform on the message table.
 
-Both begin at the consumed offset, so what they write down is never read again: progress is tracked lazily.
+A query without a memory begins at the consumed offset, so what it writes down is never read again. One with a memory
+(windows, duplicates, any state) goes on where its checkpoint says; its commits name their batch.
 """
 
 from __future__ import annotations
@@ -14,15 +16,20 @@ from typing import Any, Final
 
 from bridgehead.columns.batches import Batch
 from bridgehead.pipeline.client import NodeClient
-from bridgehead.pipeline.jobconfig import JobConfig
+from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
+from bridgehead.pipeline.made import StageMade
 from bridgehead.pipeline.scan import ScanSource, rules_option
 from bridgehead.pipeline.source import JournalSource
 from bridgehead.pipeline.task import MANIFEST_DDL, StageRows
+from bridgehead.pipeline.usercode import OFFSET, Made, made_by
 
 _LAZY_PROGRESS: Final = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": str(24 * 3600 * 1000),
 }
+
+_MANY_ROWS: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""A transform's rows go through the JVM: there generated code is worth its compilation."""
 
 
 def register(spark: Any) -> None:
@@ -42,43 +49,99 @@ def warm_up(spark: Any, tasks: int) -> None:
     spark.range(0, tasks, 1, tasks).mapInArrow(imported, "id bigint").collect()
 
 
-def start_scan(spark: Any, config: JobConfig, tasks: int, checkpoint: str) -> Any:
-    options = {**_options(config, tasks), "rules": rules_option(config.rules)}
+def start_scan(spark: Any, config: JobConfig, query: QueryConfig, tasks: int, checkpoint: str) -> Any:
+    options = {**_options(config, query, tasks), "rules": rules_option(query.rules)}
     return (
         spark.readStream.format(ScanSource.name())
         .options(**options)
         .load()
         .writeStream.format("noop")
         .options(**_LAZY_PROGRESS, checkpointLocation=checkpoint)
-        .queryName(config.log)
+        .queryName(query.log)
         .start()
     )
 
 
-def start_messages(spark: Any, config: JobConfig, tasks: int, checkpoint: str, node: NodeClient) -> Any:
-    def commit(manifest: Any, batch_id: int) -> None:
+def start_messages(spark: Any, config: JobConfig, query: QueryConfig, tasks: int, checkpoint: str, node: NodeClient) -> Any:
+    def commit(manifest: Any, number: int) -> None:
         parts = [row.asDict() for row in manifest.collect()]
-        start, end = node.planned(config.log)
-        node.commit(config.log, start, end, parts)
+        planned = node.planned(query.log)
+        node.commit(query.log, planned.start, planned.end, parts)
 
-    stage = StageRows(config.access.address, config.epoch, config.log, config.rules)
+    stage = StageRows(config.access.address, config.epoch, query.log, query.rules)
     return (
-        spark.readStream.format(JournalSource.name())
-        .options(**_options(config, tasks))
-        .load()
+        messages_of(spark, config, query, tasks)
         .mapInArrow(stage.__call__, MANIFEST_DDL)
         .writeStream.foreachBatch(commit)
         .option("checkpointLocation", checkpoint)
-        .queryName(config.log)
+        .queryName(query.log)
         .start()
     )
 
 
-def _options(config: JobConfig, tasks: int) -> dict[str, str]:
+def session_of(spark: Any) -> Any:
+    """A session for one transform: its views and its settings are nobody else's."""
+    own = spark.newSession()
+    register(own)
+    for key, value in _MANY_ROWS.items():
+        own.conf.set(key, value)
+    return own
+
+
+def made(spark: Any, config: JobConfig, query: QueryConfig, tasks: int) -> Made:
+    """What the transform of this query makes of its log."""
+    assert query.transform is not None
+    return made_by(query.transform, spark, messages_of(spark, config, query, tasks))
+
+
+def start_transform(spark: Any, config: JobConfig, query: QueryConfig, result: Made, checkpoint: str, node: NodeClient) -> Any:
+    """``spark`` is the session in which the result was made."""
+    transform = query.transform
+    assert transform is not None
+    rules = next(rules for rules in query.rules if rules.route == query.log)
+    # A window that has closed comes out without another message that would push it.
+    spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(result.has_memory).lower())
+    name = ""  # of the query, known when it has started
+
+    def land(frame: Any, number: int) -> None:
+        own = name or next(each.id for each in spark.streams.active if each.name == query.log)
+        planned = node.planned(query.log)
+        if result.to_sort:
+            frame = frame.coalesce(1).sortWithinPartitions(OFFSET)
+        stage = StageMade(
+            address=config.access.address,
+            epoch=config.epoch,
+            log=query.log,
+            rules=rules,
+            batch=f"{own[:8]}.{number}",
+            hops=planned.hops,
+            qos_cap=planned.qos,
+            dead_letters=transform.on_error == "dead-letter",
+        )
+        parts = [row.asDict() for row in frame.mapInArrow(stage.__call__, MANIFEST_DDL).collect()]
+        node.commit(query.log, planned.start, planned.end, parts, (own, number) if result.has_memory else None)
+
+    started = (
+        result.frame.writeStream.foreachBatch(land)
+        .outputMode(transform.output_mode)
+        .option("checkpointLocation", checkpoint)
+        .queryName(query.log)
+        .start()
+    )
+    name = started.id
+    return started
+
+
+def messages_of(spark: Any, config: JobConfig, query: QueryConfig, tasks: int) -> Any:
+    """The log as the message table."""
+    return spark.readStream.format(JournalSource.name()).options(**_options(config, query, tasks)).load()
+
+
+def _options(config: JobConfig, query: QueryConfig, tasks: int) -> dict[str, str]:
     return {
         "address": config.access.address,
         "epoch": str(config.epoch),
-        "log": config.log,
+        "log": query.log,
         "max_rows": str(config.max_rows),
         "max_bytes": str(config.max_bytes),
         "tasks": str(tasks),

@@ -50,13 +50,19 @@ def applied(batch: Batch, log: str, first_offset: int, rules: Mapping[str, Route
         rule = rules[route]
         result = apply(own, rule)
         if rule.message_id is not None:
+            key, beginning = rule.message_id
             offsets = _offsets(batch, first_offset)
-            result = _with_ids(result, *rule.message_id, log, offsets if rows is None else offsets[rows])
+            numbers = pa.array(offsets if rows is None else offsets[rows]).cast(pa.string())
+            # No other message has this id: an offset is given once in a log's life.
+            result = with_ids(result, key, pc.binary_join_element_wise(f"{beginning}:{log}", numbers, ":"))
         yield route, result
 
 
-def apply(batch: Batch, rules: RouteRules) -> Batch:
-    """Rows of one route (any schema with the message columns) as OUTBOX rows, in the same order."""
+def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
+    """Rows of one route (any schema with the message columns) as OUTBOX rows, in the same order.
+
+    ``hops`` is the count that a row came with which does not say it.
+    """
     rows = batch.num_rows
     qos = batch.column("qos")
     if qos.null_count:
@@ -67,7 +73,7 @@ def apply(batch: Batch, rules: RouteRules) -> Batch:
     columns["wire_qos"] = qos if rules.max_qos >= 2 else pc.min_element_wise(qos, pa.scalar(rules.max_qos, pa.int32()))
     if not rules.preserve_retain:
         columns["retain"] = constant(False, pa.bool_(), rows)
-    columns["user_properties"] = _user_properties(columns["user_properties"], rules)
+    columns["user_properties"] = _user_properties(columns["user_properties"], rules, hops)
     return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
 
 
@@ -95,10 +101,9 @@ def _offsets(batch: Batch, first: int) -> npt.NDArray[np.int64]:
     return np.arange(first, first + batch.num_rows)
 
 
-def _with_ids(batch: Batch, key: str, beginning: str, log: str, offsets: npt.NDArray[np.int64]) -> Batch:
-    """One user property more, behind all others, whose value no other message has: an offset is given once in a log's life."""
+def with_ids(batch: Batch, key: str, values: pa.Array) -> Batch:
+    """OUTBOX rows with one user property more, behind all others: their ids."""
     rows = batch.num_rows
-    values = pc.binary_join_element_wise(f"{beginning}:{log}", pa.array(offsets).cast(pa.string()), ":")
     ids = pa.StructArray.from_arrays([constant(key, pa.string(), rows), values], fields=list(USER_PROPERTY))
     own, ends = batch.column("user_properties"), np.zeros(rows + 1, np.int64)
     ends[:] = own.offsets.to_numpy()
@@ -120,12 +125,12 @@ def _destination(topics: pa.Array, template: str | None) -> pa.Array:
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _user_properties(column: pa.Array, rules: RouteRules) -> pa.Array:
+def _user_properties(column: pa.Array, rules: RouteRules, without: int) -> pa.Array:
     """The row's own in their order, then the route's, then the hop count, which replaces every one that came in."""
     if column.null_count:
         column = pc.fill_null(column, pa.scalar([], USER_PROPERTIES))
     first, last = list_bounds(column)
-    if first == last:
+    if first == last and not (without and rules.count_hops):
         return _same_for_all(rules, len(column))
     offsets = column.offsets.to_numpy().astype(np.int64)
     own = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
@@ -135,6 +140,7 @@ def _user_properties(column: pa.Array, rules: RouteRules) -> pa.Array:
         return _joined(own, np.arange(len(own)), offsets, _structs(list(rules.user_properties)), None)
     is_hop = _is_hop(own)
     hops = hop_counts(column)
+    hops[hops == 0] = without
     kept = np.flatnonzero(~is_hop)
     kept_before = np.concatenate(([0], np.cumsum(~is_hop)))
     values, which = np.unique(hops + 1, return_inverse=True)
@@ -168,6 +174,8 @@ def _repeated_list(rules: RouteRules, rows: int) -> pa.Array:
 def hop_counts(column: pa.Array) -> npt.NDArray[np.int64]:
     """The hop count each row came with: its first hop property, 0 where there is none or it is not a number."""
     hops = np.zeros(len(column), np.int64)
+    if len(column) == 0:
+        return hops
     offsets = column.offsets.to_numpy().astype(np.int64)
     own = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
     if len(own) == 0:

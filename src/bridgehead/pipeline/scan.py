@@ -52,10 +52,10 @@ class ScanReader(JournalReader):
         return super().latestOffset(start, limit)
 
     def read(self, partition: JournalRange) -> Iterator[Batch]:
-        stager = Stager(self._node, self._log, task_name(), self._rules)
+        stager = Stager(self._node, self._log, str(task_name()))
         rows = 0
         for first, batch in self._node.read_routed(partition.incarnation, self._log, partition.start, partition.end):
-            stager.add(batch, first)
+            stager.add(batch, first, self._rules)
             rows += batch.num_rows
         manifest = stager.finish()
         self._node.finish(self._log, partition.start, partition.end, manifest)

@@ -14,7 +14,7 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 from pyarrow import flight
@@ -24,7 +24,7 @@ from bridgehead.columns.batches import Batch, concat, message_rows
 from bridgehead.columns.schema import MESSAGE, OUTBOX
 from bridgehead.errors import RefusedError, StartError
 from bridgehead.pipeline.entrance import LOOPBACK, Entrance
-from bridgehead.pipeline.gate import Gate, Part, Staged
+from bridgehead.pipeline.gate import BatchName, Gate, Part, Staged
 from bridgehead.pipeline.protocol import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ROWS,
@@ -53,6 +53,15 @@ row that comes after a pause does not wait."""
 T = TypeVar("T")
 
 
+class Report(NamedTuple):
+    """How the query of a log is doing."""
+
+    log: str
+    state: str
+    reason: str = ""
+    pause: float | None = None  # seconds until it is tried again
+
+
 class Service(flight.FlightServerBase):  # type: ignore[misc]
     """Serves one gate. Create it on the node's event loop; it listens at once."""
 
@@ -69,8 +78,10 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         token = entrance.token or secrets.token_urlsafe(32)
         self._freezing = asyncio.Event()  # no batch begins any more: latest answers with its start
-        self.at_rest = asyncio.Event()  # while frozen: the driver has asked for the next batch, so none is running
-        self.on_report: Callable[[int, str, str], None] = lambda epoch, state, reason: None
+        self.at_rest = asyncio.Event()  # while frozen: every query has asked for its next batch, so none is running
+        self.on_report: Callable[[Report], None] = lambda report: None
+        self._running: set[str] = set()  # logs whose query asks for rows
+        self._rested: set[str] = set()  # of these, while frozen: those whose query runs no batch
         self._loop = asyncio.get_running_loop()
         self._gate = gate
         self._logs = logs
@@ -106,12 +117,19 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
     def freeze(self) -> None:
         """Begin no further batch: the running one may end, then the driver can stop."""
         self._freezing.set()
+        self._look_for_rest()
         for news in self._news.values():
             news.set()
 
     def thaw(self) -> None:
         self._freezing.clear()
         self.at_rest.clear()
+        self._running.clear()
+        self._rested.clear()
+
+    def _look_for_rest(self) -> None:
+        if self._freezing.is_set() and self._running <= self._rested:
+            self.at_rest.set()
 
     async def stop(self) -> None:
         """Answer what was asked, then listen no more."""
@@ -190,7 +208,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         start, log = told["start"], told["log"]
         plan = partial(self._gate.latest, told["epoch"], log, start, told["max_rows"], told["max_bytes"])
         plan()  # refuses whoever may not ask
-        self.on_report(told["epoch"], "running", "")  # a query that asks for rows runs
+        self._running.add(log)
+        self.on_report(Report(log, "running"))  # a query that asks for rows runs
         deadline = clock.monotonic() + min(told["wait"], MAX_WAIT)
         while not self._freezing.is_set():
             now = clock.monotonic()
@@ -204,7 +223,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             # With rows in hand only time matters; each tick's news would wake us for nothing.
             self._news[log].clear()
             await _happened(self._news[log] if end == start else self._freezing, due - now)
-        self.at_rest.set()
+        self._rested.add(log)
+        self._look_for_rest()
         return {"offset": start}
 
     async def _plan(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -212,8 +232,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         return {}
 
     async def _planned(self, told: dict[str, Any]) -> dict[str, Any]:
-        start, end = self._gate.planned(told["epoch"], told["log"])
-        return {"start": start, "end": end}
+        return self._gate.planned(told["epoch"], told["log"])._asdict()
 
     async def _finish(self, told: dict[str, Any]) -> dict[str, Any]:
         parts = [Part(**part) for part in told["parts"]]
@@ -224,7 +243,15 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         of = told["epoch"], told["log"], told["start"], told["end"]
         if told["parts"] is None:
             return {"moved": self._gate.commit_finished(*of)}
-        return {"moved": self._gate.commit(*of, [Part(**part) for part in told["parts"]])}
+        parts = [Part(**part) for part in told["parts"]]
+        if told["batch"] is None:
+            return {"moved": self._gate.commit(*of, parts)}
+        moved = self._gate.commit(*of, parts, BatchName(*told["batch"]))
+        # Spark goes on from what it writes down next, so it must not be ahead of what we find after a crash.
+        safe = asyncio.Event()
+        self._gate.when_synced(safe.set)
+        await safe.wait()
+        return {"moved": moved}
 
     async def _release(self, told: dict[str, Any]) -> dict[str, Any]:
         self._gate.release(told["epoch"], told["log"], told["end"])
@@ -232,7 +259,10 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
 
     async def _report(self, told: dict[str, Any]) -> dict[str, Any]:
         if told["epoch"] == self._gate.epoch:
-            self.on_report(told["epoch"], told["state"], told["reason"])
+            if told["state"] != "running":
+                self._running.discard(told["log"])
+                self._look_for_rest()
+            self.on_report(Report(told["log"], told["state"], told["reason"], told["pause"]))
         return {}
 
     async def _read(self, told: dict[str, Any]) -> list[tuple[int, Batch]]:
@@ -256,9 +286,7 @@ def bounded(pieces: list[tuple[int, Batch]]) -> Iterator[tuple[int, Batch]]:
     for start, piece in pieces:
         for offset, batch in _cut(start, piece):
             weight = batch.nbytes
-            if run and (
-                first + rows != offset or rows + batch.num_rows > MAX_BATCH_ROWS or size + weight > MAX_BATCH_BYTES
-            ):
+            if run and (first + rows != offset or rows + batch.num_rows > MAX_BATCH_ROWS or size + weight > MAX_BATCH_BYTES):
                 yield first, concat(run)
                 run, rows, size = [], 0, 0
             if not run:

@@ -15,9 +15,8 @@ from bridgehead.errors import StartError
 from bridgehead.java import java_home
 from bridgehead.pipeline.driverprocess import DriverProcess
 from bridgehead.pipeline.gate import Gate
-from bridgehead.pipeline.jobconfig import JobConfig
-from bridgehead.pipeline.rules import RouteRules
-from bridgehead.pipeline.service import Service
+from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
+from bridgehead.pipeline.service import Report, Service
 from bridgehead.storage.journal import SHARED
 
 FIRST_PAUSE: Final = 1.0
@@ -35,17 +34,18 @@ class PipelineSettings:
     """What a driver is started with."""
 
     data_dir: Path
-    rules: tuple[RouteRules, ...]
-    log: str = SHARED
+    queries: tuple[QueryConfig, ...]
     master: str = "local[*]"
     conf: dict[str, str] = field(default_factory=dict, repr=False)
     max_rows: int = 200_000
     max_bytes: int = 256 << 20
+    checkpoint: str | None = None  # where queries with a memory keep it; None = in data_dir
+    modules: str = ""  # a directory in which the modules of transforms are looked for
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the pipeline is doing, for status and readiness."""
+    """How the pipeline, or one of its queries, is doing, for status and readiness."""
 
     phase: Phase
     reason: str = ""
@@ -64,13 +64,14 @@ class Supervisor:
         self._ran_since: float | None = None
         self.driver: DriverProcess | None = None
         self.state = State("stopped")
+        self.queries: dict[str, State] = {}  # by their log
         self.starts = 0
         self.on_change: Callable[[State], None] = lambda state: None
         service.on_report = self._report
 
     @property
     def ready(self) -> bool:
-        """The query runs: rows that come now are on their way."""
+        """The shared query runs: rows that come now are on their way. Transforms are their users' own."""
         return self.state.phase == "running"
 
     def start(self) -> None:
@@ -84,7 +85,7 @@ class Supervisor:
         driver = self.driver
         if driver is not None and not driver.ended.done():
             self._service.freeze()
-            if self.ready:
+            if any(state.phase == "running" for state in self.queries.values()):
                 await _within(deadline, self._service.at_rest.wait())
                 driver.ask_to_stop()
             else:
@@ -95,6 +96,7 @@ class Supervisor:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        self._forget_queries("stopped")
         self._set(State("stopped"))
 
     async def _keep_running(self) -> None:
@@ -104,6 +106,7 @@ class Supervisor:
             reason = await self._run_driver()
             if self._stopping:
                 return
+            self._forget_queries("stopped")
             if self._ran_since is not None and clock.monotonic() - self._ran_since >= RAN_WELL:
                 pause = FIRST_PAUSE
             self._set(State("failed", reason, clock.monotonic() + pause))
@@ -120,17 +123,19 @@ class Supervisor:
         except StartError as error:
             return str(error)
         self._service.thaw()
+        self._forget_queries("starting")
         config = JobConfig(
             access=self._service.access,
             epoch=self._gate.new_epoch(),
-            log=settings.log,
-            rules=settings.rules,
+            queries=settings.queries,
             data_dir=str(settings.data_dir.absolute()),
             java_home=str(java.path),
             master=settings.master,
             conf=settings.conf,
             max_rows=settings.max_rows,
             max_bytes=settings.max_bytes,
+            checkpoint=settings.checkpoint,
+            modules=settings.modules,
         )
         try:
             driver = self.driver = DriverProcess(config, settings.data_dir / "logs" / "driver.log")
@@ -143,13 +148,25 @@ class Supervisor:
             driver.kill()
         return f"the driver ended ({_status(status)}): {driver.reason}"
 
-    def _report(self, epoch: int, state: str, reason: str) -> None:
-        """The driver says how its query is doing; the service lets only the current epoch through."""
-        if state == "running":
-            self._ran_since = self._ran_since or clock.monotonic()
+    def _report(self, report: Report) -> None:
+        """The driver says how a query is doing; the service lets only the current epoch through."""
+        running = report.state == "running"
+        again = None if report.pause is None else clock.monotonic() + report.pause
+        state = State("running") if running else State("failed", report.reason, again)
+        if self.queries.get(report.log) == state:
+            return
+        self.queries[report.log] = state
+        if SHARED in self.queries:
+            self._set(State(self.queries[SHARED].phase, self.queries[SHARED].reason))
+        elif all(each.phase != "starting" for each in self.queries.values()):
             self._set(State("running"))
-        else:
-            self._set(State("failed", reason))
+        if self.ready:
+            self._ran_since = self._ran_since or clock.monotonic()
+
+    def _forget_queries(self, phase: Phase) -> None:
+        """No query runs; why one failed stays visible until it does."""
+        for query in self._settings.queries:
+            self.queries[query.log] = State(phase, self.queries.get(query.log, self.state).reason)
 
     def _set(self, state: State) -> None:
         if state != self.state:

@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from bridgehead.pipeline.client import NodeClient, node_client
 from bridgehead.pipeline.protocol import MAX_PART_BYTES
 from bridgehead.pipeline.rules import RouteRules, applied
 
-MANIFEST_DDL: Final = "name string, route string, `order` bigint, rows bigint, checksum bigint"
+MANIFEST_DDL: Final = "name string, route string, `order` bigint, rows bigint, checksum bigint, reason string"
 MANIFEST: Final = pa.schema(
     [
         pa.field("name", pa.string()),
@@ -27,6 +27,7 @@ MANIFEST: Final = pa.schema(
         pa.field("order", pa.int64()),
         pa.field("rows", pa.int64()),
         pa.field("checksum", pa.int64()),
+        pa.field("reason", pa.string()),
     ]
 )
 
@@ -43,32 +44,35 @@ class _Pending:
 class Stager:
     """Collects one task's rows by route and stages them in parts within the bounds."""
 
-    def __init__(self, node: NodeClient, log: str, task: str, rules: Mapping[str, RouteRules]) -> None:
+    def __init__(self, node: NodeClient, log: str, task: str) -> None:
         settle_worker()
         self._node = node
         self._log = log
         self._task = task
-        self._rules = rules
-        self._pending: dict[str, _Pending] = {}
+        self._pending: dict[tuple[str, str | None], _Pending] = {}
         self._manifest: list[dict[str, Any]] = []
 
-    def add(self, rows: Batch, first_offset: int) -> None:
+    def add(self, rows: Batch, first_offset: int, rules: Mapping[str, RouteRules]) -> None:
         """Rows of any routes, consecutive or with their offsets; ``first_offset`` is that of their first, and rises."""
-        for route, batch in applied(rows, self._log, first_offset, self._rules):
-            pending = self._pending.setdefault(route, _Pending(first_offset))
-            pending.batches.append(batch)
-            pending.size += batch.nbytes
-            if pending.size >= MAX_PART_BYTES:
-                self._stage(route)
+        for route, batch in applied(rows, self._log, first_offset, rules):
+            self.put(route, batch, first_offset)
+
+    def put(self, route: str, batch: Batch, order: int, reason: str | None = None) -> None:
+        """OUTBOX rows of a route, or rows that are to be its dead letters; ``order`` rises."""
+        pending = self._pending.setdefault((route, reason), _Pending(order))
+        pending.batches.append(batch)
+        pending.size += batch.nbytes
+        if pending.size >= MAX_PART_BYTES:
+            self._stage(route, reason)
 
     def finish(self) -> list[dict[str, Any]]:
         """Stage what is left; the manifest of all."""
-        for route in list(self._pending):
-            self._stage(route)
+        for route, reason in list(self._pending):
+            self._stage(route, reason)
         return self._manifest
 
-    def _stage(self, route: str) -> None:
-        pending = self._pending.pop(route)
+    def _stage(self, route: str, reason: str | None) -> None:
+        pending = self._pending.pop((route, reason))
         part: list[Batch] = [concat(pending.batches)]
         name = f"{self._task}/{len(self._manifest)}"
         self._node.stage(self._log, name, part)
@@ -79,6 +83,7 @@ class Stager:
                 "order": pending.order,
                 "rows": part[0].num_rows,
                 "checksum": checksum(part),
+                "reason": reason,
             }
         )
 
@@ -93,12 +98,11 @@ class StageRows:
     rules: tuple[RouteRules, ...]
 
     def __call__(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        stager = Stager(
-            node_client(self.address, self.epoch), self.log, task_name(), {rules.route: rules for rules in self.rules}
-        )
+        rules = {rules.route: rules for rules in self.rules}
+        stager = Stager(node_client(self.address, self.epoch), self.log, str(task_name()))
         for batch in batches:
             if batch.num_rows:
-                stager.add(batch, batch.column("journal_offset")[0].as_py())
+                stager.add(batch, batch.column("journal_offset")[0].as_py(), rules)
         yield pa.RecordBatch.from_pylist(stager.finish(), schema=MANIFEST)
 
 
@@ -112,12 +116,22 @@ def settle_worker() -> None:
     gc.freeze()
 
 
-def task_name() -> str:
+class TaskName(NamedTuple):
     """Names one attempt of one task of one batch, so that two attempts never share a part."""
+
+    batch: str
+    partition: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.batch}/{self.partition}/{self.attempt}"
+
+
+def task_name() -> TaskName:
     from pyspark import TaskContext
 
     context = TaskContext.get()
     if context is None:
-        return "local"
+        return TaskName("local", 0, 0)
     batch = context.getLocalProperty("streaming.sql.batchId")
-    return f"{batch}/{context.partitionId()}/{context.taskAttemptId()}"
+    return TaskName(str(batch), context.partitionId(), context.taskAttemptId())

@@ -16,6 +16,7 @@ from bridgehead.settings.document import Document, UnreadableError, read_documen
 from bridgehead.settings.fault import Fault, faults_of_model, located
 from bridgehead.settings.model import Settings
 from bridgehead.settings.notyet import faults_not_yet
+from bridgehead.settings.transform import DIRECTORY
 
 MAX_FILE_BYTES = 4 * 2**20  # a configuration is written by people
 
@@ -33,16 +34,16 @@ def load(path: Path, env: Mapping[str, str]) -> Settings:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise SettingsError([(f"{path} (line {line})", "not UTF-8 text")]) from None
-    return parse(text, env)
+    return parse(text, env, path.parent.absolute())
 
 
-def parse(text: str, env: Mapping[str, str]) -> Settings:
-    """The settings in YAML text."""
+def parse(text: str, env: Mapping[str, str], directory: Path | None = None) -> Settings:
+    """The settings in YAML text; some of the files it names are looked for from this directory."""
     try:
         document = read_document(text, env)
     except UnreadableError as error:
         raise SettingsError([(error.where, str(error))]) from None
-    return _settings(document)
+    return _settings(document, directory)
 
 
 def from_document(document: Mapping[str, object]) -> Settings:
@@ -55,13 +56,13 @@ def default_settings() -> Settings:
     return from_document({})
 
 
-def _settings(document: Document) -> Settings:
+def _settings(document: Document, directory: Path | None = None) -> Settings:
     content = {} if document.value is None else document.value
     faults = list(document.faults)
     settings = None
     if isinstance(content, dict):
         try:
-            settings = Settings.model_validate(content)
+            settings = Settings.model_validate(content, context={DIRECTORY: directory or Path.cwd()})
         except ValidationError as error:
             faults += _new(faults, faults_of_model(error.errors(include_url=False, include_input=False), known_keys()))
         faults += _new(faults, list(faults_across(content)))

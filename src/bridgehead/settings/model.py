@@ -6,9 +6,9 @@ import dataclasses
 import re
 import socket
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.keeping import Journal, Persistence, QueuedMessages
@@ -16,6 +16,7 @@ from bridgehead.settings.listener import Auth, Console, Listener
 from bridgehead.settings.part import FilePath, Part
 from bridgehead.settings.pipeline import Pipeline
 from bridgehead.settings.route import Route
+from bridgehead.settings.transform import DIRECTORY
 
 
 def _name_of_this_machine() -> str:
@@ -25,9 +26,7 @@ def _name_of_this_machine() -> str:
 class Settings(Part):
     """A node, as configured."""
 
-    node: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]+$", max_length=255)] = Field(
-        default_factory=_name_of_this_machine
-    )
+    node: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_.-]+$", max_length=255)] = Field(default_factory=_name_of_this_machine)
     data_dir: FilePath = Path("bridgehead-data")
     listeners: tuple[Listener, ...] = (Listener(),)
     auth: Auth = Auth()
@@ -37,6 +36,16 @@ class Settings(Part):
     pipeline: Pipeline = Pipeline()
     console: Console = Console()
     bridges: tuple[Bridge, ...] = ()
+    _directory: Path = PrivateAttr(default_factory=Path.cwd)
+
+    def model_post_init(self, context: Any) -> None:
+        if context:
+            self._directory = context[DIRECTORY]
+
+    @property
+    def directory(self) -> Path:
+        """Where the configuration file is: the modules of transforms are looked for there, too."""
+        return self._directory
 
     def routes(self) -> list[Route]:
         """Every route of every bridge, with the node's bounds and engine where the rule names none."""

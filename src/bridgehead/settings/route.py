@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -14,6 +14,7 @@ from bridgehead.settings.keeping import Strategy
 from bridgehead.settings.part import Count, FilePath, MqttName, MqttText, Part, QoS, Seconds, Size
 from bridgehead.settings.pipeline import Engine
 from bridgehead.settings.topics import Destination, Filter
+from bridgehead.settings.transform import Transform
 
 Direction = Literal["push", "pull"]
 
@@ -32,15 +33,6 @@ class UserProperty(Part):
 
     key: MqttName
     value: MqttText
-
-
-class Transform(Part):
-    """What the user's pipeline does with the messages of one route."""
-
-    sql: Annotated[str, Field(min_length=1)]
-    options: dict[str, Any] = Field(default={}, repr=False)
-    output_mode: Literal["append", "update", "complete"] = "append"
-    on_error: Annotated[str, Field(min_length=1)] = "fail"
 
 
 class Archive(Part):
@@ -96,6 +88,7 @@ class Route:
     strategy: Strategy | None
     max_age: float | None  # seconds; None = messages never grow too old
     engine: Engine | None
+    transform: Transform | None = None
 
 
 def route_id(bridge: str, direction: Direction, filters: Sequence[str], destination: str | None) -> str:
@@ -126,4 +119,5 @@ def route_of(bridge: str, rule: Subscription) -> Route:
         strategy=rule.strategy,
         max_age=rule.max_age,
         engine=rule.engine,
+        transform=rule.transform,
     )

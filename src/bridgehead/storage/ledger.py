@@ -3,6 +3,9 @@
     journal: received = consumed + dropped before + waiting
     outbox:  entered  = delivered + dropped + dead letters + waiting
 
+What is consumed enters, row for row; of a route with a transform, which makes fewer rows or more, it is known how many
+went in and how many came out: consumed - in = entered - out.
+
 Each number is kept twice, apart: for rows that are on the disk (``kept``: queued QoS above 0, file-native), and for all others
 (``passing``: they start anew with the process, as their rows do). What is kept changes in the write that changes its rows,
 so after a crash at any moment the sums hold with the rows that are found. What waits is counted where the rows are (``Log``
@@ -35,7 +38,10 @@ DAMAGED: Final = "damaged"
 Reasons = dict[str, int]
 
 _NUMBERS = struct.Struct(">4Q")
-_REASONS = ("dropped_before", "dropped", "dead_lettered")
+_REASONS = ("dropped_before", "dropped", "dead_lettered", "transformed")
+
+IN: Final = "in"
+OUT: Final = "out"
 
 
 @dataclass(slots=True)
@@ -49,6 +55,7 @@ class Tally:
     delivered: int = 0
     dropped: Reasons = field(default_factory=dict)
     dead_lettered: Reasons = field(default_factory=dict)
+    transformed: Reasons = field(default_factory=dict)  # rows IN and OUT of the route's transform
 
     @property
     def journal_waiting(self) -> int:
@@ -144,6 +151,14 @@ class Ledger:
             self._reasons = self.kept.pack_reasons()
             self._dirty = True
 
+    def transform_in(self, rows: int, safe: int) -> None:
+        """These rows were consumed by a transform."""
+        self._by_reason(self.passing.transformed, self.kept.transformed, IN, rows, safe)
+
+    def transform_out(self, rows: int, safe: int) -> None:
+        """These rows were made by a transform, and enter the outbox."""
+        self._by_reason(self.passing.transformed, self.kept.transformed, OUT, rows, safe)
+
     def write(self, changes: Changes) -> None:
         """What is kept goes into the write that changes its rows; a write that changes none on the disk may leave it out."""
         if self._dirty and self.keeps:
@@ -209,6 +224,10 @@ class Ledger:
     @property
     def dead_lettered(self) -> Reasons:
         return _joined(self.kept.dead_lettered, self.passing.dead_lettered)
+
+    @property
+    def transformed(self) -> Reasons:
+        return _joined(self.kept.transformed, self.passing.transformed)
 
 
 def settle(engine: Engine, ledgers: Iterable[Ledger], waiting_of: Callable[[str], int]) -> None:

@@ -352,6 +352,15 @@ class Outbox:
             self.dead.taken()
         self.on_left()
 
+    def land_dead(self, changes: Changes, batch: Batch, reason: str, now_us: int) -> None:
+        """Rows that are no messages count as entered, and are dead letters in this write; ``dead.taken`` follows it."""
+        safe = self.ledger.safe_rows(batch)
+        self.ledger.enter(batch.num_rows, safe)
+        deaths = Deaths(np.zeros(batch.num_rows, np.int64), [reason] * batch.num_rows, [0] * batch.num_rows)
+        self.dead.take(changes, batch, deaths, now_us)
+        self.ledger.dead_letter(reason, batch.num_rows, safe)
+        self.ledger.write(changes)
+
     def _are_marked(self, seqs: Seqs) -> list[bool]:
         found = []
         for seq in seqs.tolist():

@@ -3,7 +3,8 @@
     journal: received = consumed + dropped before, by reason + waiting
     outbox:  entered  = delivered + dropped, by reason + dead-lettered, by reason + depth
 
-What a batch takes out of the journal enters the outbox: consumed = entered, for a route without a transform.
+What a batch takes out of the journal enters the outbox: consumed = entered. A transform makes fewer rows or more, and it is
+known how many went in and came out of it: consumed - in = entered - out.
 """
 
 from __future__ import annotations
@@ -41,8 +42,10 @@ def faults_of(account: dict[str, Any]) -> list[str]:
             total = sum(rows for _, rows in parts)
             if has[left] != total:
                 faults.append(f"{route}: {left} {has[left]}, but {equation(parts)} = {total}")
-        if has["consumed"] != has["entered"]:
-            faults.append(f"{route}: consumed {has['consumed']}, but entered {has['entered']}")
+        went_in, came_out = (has["transformed"].get(way, 0) for way in ("in", "out"))
+        if has["consumed"] - went_in != has["entered"] - came_out:
+            passed = f", with {went_in} into a transform and {came_out} out of it" if went_in or came_out else ""
+            faults.append(f"{route}: consumed {has['consumed']}, but entered {has['entered']}{passed}")
     by_route = sum(has["waiting"] for has in account["routes"].values())
     by_log = sum(account["journal"].values())
     if by_route != by_log:
@@ -65,7 +68,10 @@ def equation(parts: list[tuple[str, int]]) -> str:
     return " + ".join(f"{name} {rows}" for name, rows in parts)
 
 
-_PARTS = ("received", "consumed", "droppedBefore", "waiting", "entered", "delivered", "dropped", "deadLettered", "depth")
+_PARTS = (
+    "received", "consumed", "droppedBefore", "waiting", "transformed",
+    "entered", "delivered", "dropped", "deadLettered", "depth",
+)  # fmt: skip
 
 
 def _parts(numbers: dict[str, Any]) -> dict[str, Any]:

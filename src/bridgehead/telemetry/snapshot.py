@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bridgehead.broker.broker import Broker
     from bridgehead.pipeline.door import Door
     from bridgehead.pipeline.gate import Gate
-    from bridgehead.pipeline.supervisor import Supervisor
+    from bridgehead.pipeline.supervisor import State, Supervisor
     from bridgehead.settings.route import Route
     from bridgehead.storage.freespace import FreeSpace
     from bridgehead.storage.journal import Journal, Log
@@ -49,9 +49,20 @@ class NodeView:
 
     def degraded(self) -> list[str]:
         """What does not work as it should while the node is ready all the same."""
-        if self.space is None or not self.space.low:
-            return []
-        return [f"free disk space is below persistence.minFree ({self.space.free} of {self.space.min_free} bytes)"]
+        found = []
+        if self.space is not None and self.space.low:
+            found.append(f"free disk space is below persistence.minFree ({self.space.free} of {self.space.min_free} bytes)")
+        for view in self.routes:
+            state = self._query(view.route)
+            if state is not None and state.phase == "failed":
+                found.append(f"the transform of {view.route.id} fails: {state.reason}")
+        return found
+
+    def _query(self, route: Route) -> State | None:
+        """How the query of a route with a transform is doing."""
+        if route.transform is None or self.supervisor is None:
+            return None
+        return self.supervisor.queries.get(route.id)
 
     def unready(self) -> list[str]:
         """Why the node is not ready; empty when it is."""
@@ -79,7 +90,7 @@ class NodeView:
             "journal": {name: _log(self, name) for name in self.journal.logs},
             "pipeline": _pipeline(self.supervisor),
             "bridges": {name: _bridge(service) for name, service in self.bridges.items()},
-            "routes": {view.route.id: _route(view, self.journal) for view in self.routes},
+            "routes": {view.route.id: _route(view, self.journal, self._query(view.route)) for view in self.routes},
             "removedRoutes": {route: _numbers(outbox, self.journal) for route, outbox in self.removed.items()},
         }
 
@@ -123,13 +134,11 @@ def _retained(log: Log) -> dict[str, Any] | None:
 def _pipeline(supervisor: Supervisor | None) -> dict[str, Any] | None:
     if supervisor is None:
         return None
-    state = supervisor.state
-    return {
-        "state": state.phase,
-        "reason": state.reason or None,
-        "nextAttemptIn": _seconds_until(state.next_attempt),
-        "starts": supervisor.starts,
-    }
+    return {**_state(supervisor.state), "starts": supervisor.starts}
+
+
+def _state(state: State) -> dict[str, Any]:
+    return {"state": state.phase, "reason": state.reason or None, "nextAttemptIn": _seconds_until(state.next_attempt)}
 
 
 def _bridge(service: BridgeService) -> dict[str, Any]:
@@ -155,7 +164,7 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
     }
 
 
-def _route(view: RouteView, journal: Journal) -> dict[str, Any]:
+def _route(view: RouteView, journal: Journal, query: State | None) -> dict[str, Any]:
     tier2 = view.forwarder.tier2 if view.forwarder is not None else 0
     held = view.forwarder.poison.held if view.forwarder is not None else 0
     return {
@@ -163,6 +172,7 @@ def _route(view: RouteView, journal: Journal) -> dict[str, Any]:
         "direction": view.route.direction,
         "filters": list(view.route.filters),
         "engine": view.route.engine,
+        "transform": None if query is None else _state(query),
         **_numbers(view.outbox, journal),
         "inFlight": view.outbox.in_flight - tier2 - held,
         "tier2": tier2,
@@ -186,6 +196,7 @@ def _numbers(outbox: Outbox, journal: Journal) -> dict[str, Any]:
         "delivered": ledger.delivered,
         "dropped": ledger.dropped,
         "deadLettered": ledger.dead_lettered,
+        "transformed": ledger.transformed,
         "depth": outbox.depth,
         "oldestAge": _age(min(found, default=None)),
     }

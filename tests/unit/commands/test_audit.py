@@ -80,6 +80,7 @@ async def test_a_running_node_gives_both_sums_of_every_route(remote: Remote, tmp
         "dropped": {},
         "deadLettered": {},
         "depth": 4,
+        "transformed": {},
         "removed": False,
     }
     assert f"{push}\n  journal  received 8 = consumed 6 + dropped excluded 2 + waiting 0" in text_of(found)
@@ -188,6 +189,7 @@ def test_every_sum_is_checked() -> None:
     good = {
         "received": 6, "consumed": 3, "droppedBefore": {"loop": 1}, "waiting": 2,
         "entered": 3, "delivered": 1, "dropped": {"expired": 1}, "deadLettered": {"refused": 1}, "depth": 0,
+        "transformed": {"in": 2, "out": 2},
     }  # fmt: skip
     assert faults_of({"routes": {"r": good}, "journal": {"shared": 2}}) == []
     for name in ("received", "consumed", "waiting", "entered", "delivered", "depth"):
@@ -195,6 +197,7 @@ def test_every_sum_is_checked() -> None:
         assert faults_of({"routes": {"r": wrong}, "journal": {"shared": 2}}), name
     for name in ("droppedBefore", "dropped", "deadLettered"):
         assert faults_of({"routes": {"r": {**good, name: {}}}, "journal": {"shared": 2}}), name
+    assert faults_of({"routes": {"r": {**good, "transformed": {"in": 2}}}, "journal": {"shared": 2}})
     assert faults_of({"routes": {"r": good}, "journal": {"shared": 3}}) == ["journal: 3 messages wait, but 2 by route"]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import RefusedError, StaleEpochError
-from bridgehead.pipeline.gate import Gate, Part, Staged
+from bridgehead.pipeline.gate import Gate, Output, Part, Staged
 from bridgehead.pipeline.rules import RouteRules, apply
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED, Journal
@@ -211,8 +211,8 @@ def test_forwarders_see_rows_only_when_their_own_commit_is_synced() -> None:
     log.append(changes, making.stored_rows({"route": ROUTE}, {"route": ROUTE}))
     engine.write(changes)
     log.publish()
-    gate.land(log, 1, [(ROUTE, making.outbox_rows({"payload": b"0"}))])
-    gate.land(log, 2, [(ROUTE, making.outbox_rows({"payload": b"1"}))])
+    gate.land(log, 1, [Output(ROUTE, making.outbox_rows({"payload": b"0"}))])
+    gate.land(log, 2, [Output(ROUTE, making.outbox_rows({"payload": b"1"}))])
     assert not outbox.has_waiting
     assert outbox.poll(10) is None
     engine.sync(1)

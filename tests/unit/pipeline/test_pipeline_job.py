@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.pipeline.access import Access
-from bridgehead.pipeline.job import reason_of
-from bridgehead.pipeline.jobconfig import JobConfig
+from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig, TransformRule
 from bridgehead.pipeline.jvm import _escape
 from bridgehead.pipeline.rules import RouteRules
+from bridgehead.pipeline.runner import reason_of
 from bridgehead.pipeline.source import MIN_ROWS_PER_TASK, split
 from bridgehead.pipeline.sparkconf import master_of, spark_conf, tasks_of
 
@@ -32,8 +32,10 @@ def config(**given: object) -> JobConfig:
     values = {
         "access": Access("grpc://127.0.0.1:1", "very-secret"),
         "epoch": 1,
-        "log": "shared",
-        "rules": (RouteRules("r", "x/{#}", (("k", "v"),), max_qos=1),),
+        "queries": (
+            QueryConfig("shared", (RouteRules("r", "x/{#}", (("k", "v"),), max_qos=1),)),
+            QueryConfig("b.push.1", (RouteRules("b.push.1"),), TransformRule(python="m:f", options={"limit": 3})),
+        ),
         "data_dir": "/data",
         "java_home": "/java",
         "master": "local[*]",

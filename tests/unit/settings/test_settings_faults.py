@@ -46,7 +46,7 @@ bridges:
     localSubscriptions:
       - {filters: [ok]}
       - filters: ["x/#/y"]
-        transform: {sql: SELECT 1}
+        transform: {sql: SELECT 1, python: "m:f"}
   - id: a
 """
     with pytest.raises(SettingsError) as caught:

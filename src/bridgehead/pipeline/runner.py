@@ -1,0 +1,148 @@
+"""Keeps one query running: starts it, waits for its end, starts it again with back-off. One thread each.
+
+Queries do not know each other: what one user's transform does wrong costs that transform, and nobody else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from bridgehead import clock
+from bridgehead.errors import StaleEpochError, TransformError
+from bridgehead.pipeline.client import NodeClient
+from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
+
+FIRST_PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 10.0
+"""Seconds between two starts of a query that fails, doubling from the first to the longest."""
+
+LONGEST_PAUSE_OF_A_TRANSFORM: Final = 60.0
+"""A user's bug does not go away by trying: each try costs some seconds of CPU time."""
+
+STARTS_LOOK: Final = 0.05
+"""Seconds between two looks at a query that starts."""
+
+RAN_WELL: Final = 10.0
+"""A query that ran so many seconds had a good start: the next pause is the first again."""
+
+_CAUSE: Final = re.compile(r"[\w.]+(Error|Exception|Refused): .")
+"""The line of a traceback that names the exception."""
+
+
+class QueryRunner:
+    """The life of one query, until the driver ends."""
+
+    def __init__(
+        self,
+        spark: Any,
+        config: JobConfig,
+        query: QueryConfig,
+        tasks: int,
+        node: NodeClient,
+        work_dir: Path,
+        starting: threading.Lock,
+        on_stale: Callable[[str], None],
+    ) -> None:
+        """``starting``: held while a query starts, since each takes seconds of every core there is; one after the other is
+        sooner there. ``on_stale``: the node has another driver by now.
+        """
+        self._spark = spark
+        self._config = config
+        self._query = query
+        self._tasks = tasks
+        self._node = node
+        self._work_dir = work_dir
+        self._starting = starting
+        self._on_stale = on_stale
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=self._query.log, daemon=True).start()
+
+    def end(self) -> None:
+        """Start nothing again."""
+        self._ended.set()
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        longest = LONGEST_PAUSE if self._query.transform is None else LONGEST_PAUSE_OF_A_TRANSFORM
+        while not self._ended.is_set():
+            started = clock.monotonic()
+            reason = self._run_once()
+            if self._ended.is_set():
+                return
+            if StaleEpochError.__name__ in reason:
+                self._on_stale(reason)
+                return
+            if clock.monotonic() - started >= RAN_WELL:
+                pause = FIRST_PAUSE
+            try:
+                self._node.report(self._query.log, "failed", reason, pause)
+            except Exception as error:
+                self._on_stale(reason_of(error))
+                return
+            self._ended.wait(pause)
+            pause = min(pause * 2, longest)
+
+    def _run_once(self) -> str:
+        """Run the query to its end; why it ended."""
+        try:
+            with self._starting:
+                query = self._start()
+                while query.isActive and query.status["message"].startswith("Initializing"):
+                    self._ended.wait(STARTS_LOOK)
+            query.awaitTermination()
+        except Exception as error:
+            return reason_of(error)
+        return "the query ended"
+
+    def _start(self) -> Any:
+        from bridgehead.pipeline import query, sparkconf
+
+        incarnation, _ = self._node.begin(self._query.log)
+        if self._query.transform is not None:
+            session = query.session_of(self._spark)
+            result = query.made(session, self._config, self._query, self._tasks)
+            checkpoint = self._kept_checkpoint(incarnation) if result.has_memory else self._new_checkpoint()
+            return query.start_transform(session, self._config, self._query, result, checkpoint, self._node)
+        args = self._spark, self._config, self._query, self._tasks, self._new_checkpoint()
+        if self._config.conf.get(sparkconf.MESSAGES_CONF) == "true":
+            return query.start_messages(*args, self._node)
+        return query.start_scan(*args)
+
+    def _new_checkpoint(self) -> str:
+        """For a query that begins at the consumed offset: what an earlier one wrote down means nothing to it."""
+        return tempfile.mkdtemp(prefix=f"{self._config.epoch}-", dir=self._work_dir / "checkpoints")
+
+    def _kept_checkpoint(self, incarnation: str) -> str:
+        """For a query with a memory: of these offsets, and of this transform. That of any other means nothing to it."""
+        definition = json.dumps(asdict(self._query)["transform"], sort_keys=True)
+        name = f"{incarnation}-{hashlib.sha256(definition.encode()).hexdigest()[:12]}"
+        if self._config.checkpoint is not None:
+            return f"{self._config.checkpoint.rstrip('/')}/{self._query.log}/{name}"
+        home = Path(self._config.data_dir) / "spark-checkpoints" / self._query.log
+        home.mkdir(parents=True, exist_ok=True)
+        for other in home.iterdir():
+            if other.name != name:
+                shutil.rmtree(other, ignore_errors=True)
+        return str(home / name)
+
+
+def reason_of(error: Exception) -> str:
+    """One line that says why: the root of a Python traceback inside Spark's text, else the first line."""
+    print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)
+    if isinstance(error, TransformError):
+        return str(error)[:500]
+    lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
+    return next((line for line in lines[1:] if _CAUSE.match(line)), lines[0])[:500]
