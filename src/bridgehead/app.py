@@ -17,6 +17,7 @@ from bridgehead.console import deadletters
 from bridgehead.console.backup import backup_router
 from bridgehead.console.server import Console
 from bridgehead.errors import CommandError, StorageError
+from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
@@ -62,8 +63,8 @@ INLINE: Final = "inline"
 
 
 def _log_name(route: Route) -> str:
-    """The log that the rows of a route go to: one of its own if it has a transform, so that this pins no other rows."""
-    if route.transform is not None:
+    """The log that the rows of a route go to."""
+    if route.has_own_query:
         return route.id
     return INLINE if route.engine == "inline" else SHARED
 
@@ -275,10 +276,24 @@ class Node:
             self._engine.write(changes)
 
     def _queries(self, rules: tuple[RouteRules, ...]) -> tuple[QueryConfig, ...]:
-        """One for all routes without a transform, and one for each with one."""
+        """One for all routes without a transform or an archive, and one for each with one."""
         shared = any(_log_name(route) == SHARED for route in self._routes)
         queries = [QueryConfig(SHARED, rules)] if shared else []
-        return (*queries, *(QueryConfig(name, rules, _transform(route)) for name, route in self._transforms.items()))
+        own = (route for route in self._routes if route.has_own_query)
+        return (*queries, *(QueryConfig(route.id, rules, _transform(route), self._archive(route)) for route in own))
+
+    def _archive(self, route: Route) -> ArchiveSpec | None:
+        archive = route.archive
+        if archive is None:
+            return None
+        return ArchiveSpec(
+            path=str(archive.path),
+            node=self.settings.node,
+            route=route.id,
+            bridge=route.bridge,
+            format=archive.format,
+            partition_by=archive.partition_by,
+        )
 
     def _inline_logs(self, queries: Container[str]) -> list[str]:
         """The logs that the node itself moves on: that of inline routes, and any that an earlier life left rows in."""
@@ -365,9 +380,10 @@ def _outbox(route: Route, engine: Engine, ledger: Ledger) -> Outbox:
     return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes, ledger, route.strategy)
 
 
-def _transform(route: Route) -> TransformRule:
+def _transform(route: Route) -> TransformRule | None:
     transform = route.transform
-    assert transform is not None
+    if transform is None:
+        return None
     return TransformRule(
         sql=transform.sql,
         sql_file=None if transform.sql_file is None else str(transform.sql_file),

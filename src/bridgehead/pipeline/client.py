@@ -62,12 +62,20 @@ class NodeClient:
         end: int,
         parts: list[dict[str, Any]] | None = None,
         batch: tuple[str, int] | None = None,
+        archived: dict[str, Any] | None = None,
     ) -> bool:
         """Make staged parts outbox rows: these, or by default those of the tasks that finished the range.
 
         ``batch``: query and number of a batch whose rows a query with a memory has made; they name it better than its range.
+        ``archived``: the files of the batch, which belong to its archive with this commit.
         """
-        return bool(self._call(Action.COMMIT, log=log, start=start, end=end, parts=parts, batch=batch)["moved"])
+        of = {"log": log, "start": start, "end": end}
+        return bool(self._call(Action.COMMIT, **of, parts=parts, batch=batch, archived=archived)["moved"])
+
+    def archived(self, log: str) -> dict[str, Any] | None:
+        """The files that the last commit with files has named."""
+        found: dict[str, Any] | None = self._call(Action.ARCHIVED, log=log)["archived"]
+        return found
 
     def release(self, log: str, end: int) -> None:
         self._call(Action.RELEASE, log=log, end=end)

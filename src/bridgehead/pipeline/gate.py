@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow.compute as pc
 
@@ -212,9 +212,19 @@ class Gate:
         return self.commit(epoch, name, start, end, parts)
 
     def commit(
-        self, epoch: int, name: str, start: int, end: int, parts: Iterable[Part], batch: BatchName | None = None
+        self,
+        epoch: int,
+        name: str,
+        start: int,
+        end: int,
+        parts: Iterable[Part],
+        batch: BatchName | None = None,
+        archived: Any = None,
     ) -> bool:
-        """True if the rows are in the outboxes now, False if they were before; anything else is refused."""
+        """True if the rows are in the outboxes now, False if they were before; anything else is refused.
+
+        ``archived``: the files of this batch, which belong to the archive of the log from this write on.
+        """
         log = self._log(epoch, name)
         query = self._query(name)
         consumed = log.consumed
@@ -237,6 +247,8 @@ class Gate:
                 raise RefusedError(f"part {part.name} is not what was announced")
             outputs += [Output(part.route, rows, part.reason) for rows in staged.batches]
         changes = Changes()
+        if archived is not None:
+            changes.state[_archived_name(name)] = archived
         if batch is not None:
             query.last = LastBatch(*batch, end, self.planned(epoch, name).hops)
             changes.state[_last_name(name)] = asdict(query.last)
@@ -299,6 +311,11 @@ class Gate:
                 safe[route] = safe.get(route, 0) + self._outboxes[route].ledger.safe_rows(own)
         return safe
 
+    def archived(self, epoch: int, name: str) -> Any:
+        """The files that the last commit with files has named, or None."""
+        self._log(epoch, name)
+        return self._engine.state(_archived_name(name))
+
     def when_synced(self, callback: Callable[[], None]) -> None:
         """Call back when all commits so far are safe."""
         self._engine.when_synced(callback)
@@ -330,6 +347,11 @@ class Gate:
 def _last_name(name: str) -> Shelf:
     """Where the last batch of a query with a memory is kept."""
     return ("batch", name)
+
+
+def _archived_name(name: str) -> Shelf:
+    """Where the files of the last batch of a log with an archive are named."""
+    return ("archived", name)
 
 
 def _safe_out(outboxes: Mapping[str, Outbox], outputs: list[Output]) -> dict[str, int]:

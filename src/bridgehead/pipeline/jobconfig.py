@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bridgehead.pipeline.access import Access
+from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.rules import RouteRules
 
 
@@ -29,14 +30,16 @@ class QueryConfig:
     log: str
     rules: tuple[RouteRules, ...]  # of the routes in that log
     transform: TransformRule | None = None  # then all rows of the log are of one route
+    archive: ArchiveSpec | None = None  # then too
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> QueryConfig:
-        transform = value["transform"]
+        transform, archive = value["transform"], value["archive"]
         return QueryConfig(
             log=value["log"],
             rules=tuple(RouteRules.from_json(rules) for rules in value["rules"]),
             transform=None if transform is None else TransformRule(**transform),
+            archive=None if archive is None else ArchiveSpec.from_json(archive),
         )
 
 

@@ -7,7 +7,8 @@
 | plan | epoch, log, start, end | the running batch covers this range |
 | planned | epoch, log | that range, the highest hop count and QoS of its rows |
 | finish | epoch, log, start, end, parts | a task has staged everything of its range |
-| commit | epoch, log, start, end (, parts, batch) | whether it moved the rows; without parts: those of finished tasks |
+| commit | epoch, log, start, end (, parts, batch, archived) | whether it moved the rows; without parts: of finished tasks |
+| archived | epoch, log | the files that the last commit with files has named |
 | release | epoch, log, end | the reader never asks below end again |
 | report | epoch, log, state, reason, pause | how the query of this log is doing, and when it is tried again |
 | offsets | log or route or bridge or none of them (, time) | incarnation, first and next offset of each log, routes |
@@ -49,6 +50,7 @@ class Action(StrEnum):
     PLANNED = "planned"
     FINISH = "finish"
     COMMIT = "commit"
+    ARCHIVED = "archived"
     RELEASE = "release"
     REPORT = "report"
     OFFSETS = "offsets"

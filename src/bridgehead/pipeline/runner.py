@@ -19,7 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridgehead import clock
-from bridgehead.errors import StaleEpochError, TransformError
+from bridgehead.errors import ArchiveError, StaleEpochError, TransformError
+from bridgehead.pipeline.archive.compaction import Compactor
+from bridgehead.pipeline.archive.desk import ArchiveDesk
+from bridgehead.pipeline.archive.housekeeping import Housekeeping
+from bridgehead.pipeline.archive.landing import Landing
+from bridgehead.pipeline.archive.loading import LoadingDesk
 from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
 
@@ -66,6 +71,7 @@ class QueryRunner:
         self._starting = starting
         self._on_stale = on_stale
         self._ended = threading.Event()
+        self._housekeeping: Housekeeping | None = None
 
     def start(self) -> None:
         threading.Thread(target=self._run, name=self._query.log, daemon=True).start()
@@ -111,15 +117,31 @@ class QueryRunner:
         from bridgehead.pipeline import query, sparkconf
 
         incarnation, _ = self._node.begin(self._query.log)
-        if self._query.transform is not None:
+        if self._query.transform is not None or self._query.archive is not None:
             session = query.session_of(self._spark)
             result = query.made(session, self._config, self._query, self._tasks)
             checkpoint = self._kept_checkpoint(incarnation) if result.has_memory else self._new_checkpoint()
-            return query.start_transform(session, self._config, self._query, result, checkpoint, self._node)
+            archive = self._archive(session, incarnation, result.frame.schema)
+            return query.start_transform(session, self._config, self._query, result, checkpoint, self._node, archive)
         args = self._spark, self._config, self._query, self._tasks, self._new_checkpoint()
         if self._config.conf.get(sparkconf.MESSAGES_CONF) == "true":
             return query.start_messages(*args, self._node)
         return query.start_scan(*args)
+
+    def _archive(self, session: Any, life: str, schema: Any) -> Landing | None:
+        """The archive of this query, brought to where the last commit is."""
+        spec = self._query.archive
+        if spec is None:
+            return None
+        desk = ArchiveDesk(spec, life) if spec.is_parquet else LoadingDesk(spec, life, session, schema)
+        if self._housekeeping is None and spec.is_parquet:
+            self._housekeeping = Housekeeping(Compactor(spec))
+            self._housekeeping.start()
+        if self._housekeeping is not None:
+            desk.on_published = self._housekeeping.published
+        landing = Landing(desk, self._node, self._query.log)
+        landing.recover()
+        return landing
 
     def _new_checkpoint(self) -> str:
         """For a query that begins at the consumed offset: what an earlier one wrote down means nothing to it."""
@@ -142,7 +164,7 @@ class QueryRunner:
 def reason_of(error: Exception) -> str:
     """One line that says why: the root of a Python traceback inside Spark's text, else the first line."""
     print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)
-    if isinstance(error, TransformError):
+    if isinstance(error, TransformError | ArchiveError):
         return str(error)[:500]
     lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
     return next((line for line in lines[1:] if _CAUSE.match(line)), lines[0])[:500]

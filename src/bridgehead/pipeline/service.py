@@ -101,6 +101,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             Action.PLANNED: self._planned,
             Action.FINISH: self._finish,
             Action.COMMIT: self._commit,
+            Action.ARCHIVED: self._archived,
             Action.RELEASE: self._release,
             Action.REPORT: self._report,
         }
@@ -244,14 +245,19 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         if told["parts"] is None:
             return {"moved": self._gate.commit_finished(*of)}
         parts = [Part(**part) for part in told["parts"]]
-        if told["batch"] is None:
-            return {"moved": self._gate.commit(*of, parts)}
-        moved = self._gate.commit(*of, parts, BatchName(*told["batch"]))
-        # Spark goes on from what it writes down next, so it must not be ahead of what we find after a crash.
+        batch, archived = told["batch"], told["archived"]
+        moved = self._gate.commit(*of, parts, None if batch is None else BatchName(*batch), archived)
+        if batch is None and archived is None:
+            return {"moved": moved}
+        # Spark goes on from what it writes down next, and files of an archive are shown next: neither may be ahead of what
+        # we find after a crash.
         safe = asyncio.Event()
         self._gate.when_synced(safe.set)
         await safe.wait()
         return {"moved": moved}
+
+    async def _archived(self, told: dict[str, Any]) -> dict[str, Any]:
+        return {"archived": self._gate.archived(told["epoch"], told["log"])}
 
     async def _release(self, told: dict[str, Any]) -> dict[str, Any]:
         self._gate.release(told["epoch"], told["log"], told["end"])

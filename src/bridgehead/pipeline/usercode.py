@@ -57,19 +57,22 @@ costs a checkpoint, the other mistake would cost rows."""
 class Made:
     """What a transform makes of the message table."""
 
-    frame: DataFrame  # the columns the node knows, those of them that the transform returns
+    frame: DataFrame  # the columns the node knows, those of them that the transform returns; for an archive all others too
     has_memory: bool
     in_order: bool  # rows come out as they went in, or can be sorted by their offset
     to_sort: bool
 
 
-def made_by(rule: TransformRule, spark: SparkSession, messages: DataFrame) -> Made:
-    """Run the transform on the table; TransformError says what is wrong with it or with what it returns."""
+def made_by(rule: TransformRule, spark: SparkSession, messages: DataFrame, *, whole: bool = False) -> Made:
+    """Run the transform on the table; TransformError says what is wrong with it or with what it returns.
+
+    ``whole``: keep the columns that only an archive wants.
+    """
     result = _result(rule, spark, messages)
     nodes = list(_streaming_nodes(result._jdf.queryExecution().analyzed()))
     if not nodes:
         raise TransformError(f"the result does not come from the table {TABLE}")
-    frame = _known_columns(result)
+    frame = _known_columns(result, whole=whole)
     orderly = all(_is(node, _NARROW) for node in nodes)
     keeps_offset = OFFSET in frame.columns
     return Made(
@@ -113,8 +116,8 @@ def function_of(name: str) -> Any:
     return function
 
 
-def _known_columns(result: DataFrame) -> DataFrame:
-    """The columns that the node knows, in its types."""
+def _known_columns(result: DataFrame, *, whole: bool) -> DataFrame:
+    """The columns that the node knows, in its types, and the others as they are or not at all."""
     faults, chosen = [], []
     for name, (kind, accepted) in _COLUMNS.items():
         fields = [(at, field) for at, field in enumerate(result.schema.fields) if field.name.lower() == name]
@@ -129,7 +132,9 @@ def _known_columns(result: DataFrame) -> DataFrame:
             chosen.append((fields[0][1].name, name, kind))
     if faults:
         raise TransformError(f"the result cannot be used: {'; '.join(faults)}")
-    return result.selectExpr(*(f"CAST(`{own}` AS {kind}) AS {name}" for own, name, kind in chosen))
+    others = [field for field in result.schema.fields if whole and field.name.lower() not in _COLUMNS]
+    kept = [f"`{field.name.replace('`', '``')}`" for field in others if field.dataType.simpleString() != "void"]
+    return result.selectExpr(*(f"CAST(`{own}` AS {kind}) AS {name}" for own, name, kind in chosen), *kept)
 
 
 def _streaming_nodes(plan: Any) -> Iterator[Any]:

@@ -33,7 +33,7 @@ def faults_across(document: object) -> Iterator[Fault]:
         yield from _one_way_to_the_remote(bridge, ("bridges", index))
         yield from _credentials(bridge, ("bridges", index))
         yield from _routes_twice(bridge, ("bridges", index))
-        yield from _transforms_without_spark(bridge, ("bridges", index), _mapping(root.get("pipeline")).get("engine"))
+        yield from _spark_only(bridge, ("bridges", index), _mapping(root.get("pipeline")).get("engine"))
 
 
 def _anonymous_within_reach(root: _Mapping) -> Iterator[Fault]:
@@ -123,11 +123,12 @@ def _routes_twice(bridge: _Mapping, path: Path) -> Iterator[Fault]:
                 yield Fault(here, f"the same route as {path_text(seen[identity])}: equal filters and destination")
 
 
-def _transforms_without_spark(bridge: _Mapping, path: Path, usual: object) -> Iterator[Fault]:
+def _spark_only(bridge: _Mapping, path: Path, usual: object) -> Iterator[Fault]:
     for key in ("localSubscriptions", "remoteSubscriptions"):
         for index, rule in _items(bridge.get(key)):
-            if rule.get("transform") is not None and (rule.get("engine") or usual) == "inline":
-                yield Fault((*path, key, index, "transform"), "runs on Spark only; this route has engine: inline")
+            for part in ("transform", "archive"):
+                if rule.get(part) is not None and (rule.get("engine") or usual) == "inline":
+                    yield Fault((*path, key, index, part), "runs on Spark only; this route has engine: inline")
 
 
 def _number(value: object) -> int | None:

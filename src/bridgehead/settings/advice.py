@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridgehead.settings.fault import path_text
+from bridgehead.settings.archive import EXACTLY_ONCE
+from bridgehead.settings.bridge import Bridge
+from bridgehead.settings.fault import Path, path_text
 from bridgehead.settings.model import Settings
 
 
@@ -17,3 +19,21 @@ def advice(settings: Settings) -> Iterator[str]:
                 f"{place}: bridge {bridge.id} lowers QoS 1 and 2 to QoS 0: "
                 "no acknowledgement is waited for, nothing is sent again, nothing survives a restart"
             )
+        yield from _archives(bridge, ("bridges", index))
+
+
+def _archives(bridge: Bridge, path: Path) -> Iterator[str]:
+    directions = (("localSubscriptions", bridge.local_subscriptions), ("remoteSubscriptions", bridge.remote_subscriptions))
+    for key, rules in directions:
+        for index, rule in enumerate(rules):
+            archive = rule.archive
+            if archive is None:
+                continue
+            place = (*path, key, index, "archive")
+            if archive.format not in EXACTLY_ONCE:
+                yield (
+                    f"{path_text((*place, 'format'))}: {archive.format} holds each row at least once: "
+                    f"a kill of the pipeline can leave rows twice; {' and '.join(EXACTLY_ONCE)} hold each exactly once"
+                )
+            if not archive.partition_by and archive.format == "parquet":
+                yield f"{path_text((*place, 'partitionBy'))}: without partitions small files are never merged"

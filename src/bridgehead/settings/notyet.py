@@ -67,7 +67,6 @@ NOT_YET: dict[str, Accepted] = {
     "bridges[*].proxy": only(None),
     "bridges[*].rateLimit": only(None),
     "bridges[*].*Subscriptions[*].destination": Accepted(is_plain_destination, "literal levels and {#}"),
-    "bridges[*].*Subscriptions[*].archive": only(None),
 }
 
 

@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from bridgehead.settings.archive import Archive
 from bridgehead.settings.keeping import Strategy
-from bridgehead.settings.part import Count, FilePath, MqttName, MqttText, Part, QoS, Seconds, Size
+from bridgehead.settings.part import Count, MqttName, MqttText, Part, QoS, Seconds, Size
 from bridgehead.settings.pipeline import Engine
 from bridgehead.settings.topics import Destination, Filter
 from bridgehead.settings.transform import Transform
@@ -33,14 +34,6 @@ class UserProperty(Part):
 
     key: MqttName
     value: MqttText
-
-
-class Archive(Part):
-    """Where a copy of the messages of one route is kept."""
-
-    path: FilePath
-    format: Annotated[str, Field(min_length=1)] = "parquet"
-    partition_by: tuple[Annotated[str, Field(min_length=1)], ...] = ("date",)
 
 
 class Subscription(Part):
@@ -89,6 +82,12 @@ class Route:
     max_age: float | None  # seconds; None = messages never grow too old
     engine: Engine | None
     transform: Transform | None = None
+    archive: Archive | None = None
+
+    @property
+    def has_own_query(self) -> bool:
+        """Its rows have a log and a query of their own, so that what goes wrong there pins no other rows."""
+        return self.transform is not None or self.archive is not None
 
 
 def route_id(bridge: str, direction: Direction, filters: Sequence[str], destination: str | None) -> str:
@@ -120,4 +119,5 @@ def route_of(bridge: str, rule: Subscription) -> Route:
         max_age=rule.max_age,
         engine=rule.engine,
         transform=rule.transform,
+        archive=rule.archive,
     )

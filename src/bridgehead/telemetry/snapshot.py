@@ -55,12 +55,12 @@ class NodeView:
         for view in self.routes:
             state = self._query(view.route)
             if state is not None and state.phase == "failed":
-                found.append(f"the transform of {view.route.id} fails: {state.reason}")
+                found.append(f"the query of {view.route.id} fails: {state.reason}")
         return found
 
     def _query(self, route: Route) -> State | None:
-        """How the query of a route with a transform is doing."""
-        if route.transform is None or self.supervisor is None:
+        """How the query of a route that has its own is doing."""
+        if not route.has_own_query or self.supervisor is None:
             return None
         return self.supervisor.queries.get(route.id)
 

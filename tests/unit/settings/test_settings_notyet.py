@@ -33,7 +33,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
         ["{1}", "a/{2-3}", "{2-#}", "x{1}y", "${bridge.name}/x", "a/$ENV{X}", "\\{1}", "$ENV\\{X}", "{x}", "{", "a}"],
         [None, "a/{#}"],
     ),
-    "bridges[*].*Subscriptions[*].archive": ([{"path": "./lake"}], [None]),
 }
 
 

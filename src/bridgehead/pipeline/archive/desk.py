@@ -8,7 +8,7 @@ after every failure, ``recover`` brings the disk to where the last commit is.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bridgehead.errors import ArchiveError
@@ -25,6 +25,7 @@ class ArchiveDesk:
         self._life = life
         self._root = Path(spec.path)
         self._pending = self._root / PENDING / key_of(spec)
+        self._version = 0  # of the last commit
         self.on_published: Callable[[set[str]], None] = lambda directories: None  # these have got files
 
     def recover(self, committed: Published | None, confirm: Callable[[], object]) -> None:
@@ -39,13 +40,14 @@ class ArchiveDesk:
                 found = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
             confirm()
             if committed is not None:
+                self._version = committed.version
                 self.publish(committed)
             for name in found:
                 files.remove(self._pending / name)
         except OSError as error:
             raise self._failure(error) from error
 
-    def prepare(self, pending: Iterable[PendingFile], start: int, end: int, batch: int) -> Published:
+    def prepare(self, pending: Sequence[PendingFile], start: int, end: int, batch: int) -> Published:
         """The places of a batch's files, which the commit makes final. After it nothing is left to do but rename."""
         key, own = key_of(self.spec), self._pending.relative_to(self._root)
         found = []
@@ -57,7 +59,8 @@ class ArchiveDesk:
                 files.make_directory(self._root / directory)
         except OSError as error:
             raise self._failure(error) from error
-        return Published(self.spec.path, tuple(found))
+        self._version += 1
+        return Published(self.spec.path, tuple(found), self._version)
 
     def publish(self, committed: Published) -> None:
         """Every file that the commit names is in its place, for good. What is no longer pending was put there before."""
@@ -87,4 +90,3 @@ class ArchiveDesk:
 
     def _failure(self, error: OSError) -> ArchiveError:
         return ArchiveError(f"the archive {self.spec.path} cannot be written: {error}")
-

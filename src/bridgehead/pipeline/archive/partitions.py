@@ -26,7 +26,7 @@ def partitioned(batch: Batch, spec: ArchiveSpec, now_us: int) -> Iterator[tuple[
     if not spec.partition_by:
         yield "", kept
         return
-    segments = [_segments(batch, column, spec, now_us) for column in spec.partition_by]
+    segments = [_segments(column, _values(batch, column, spec, now_us)) for column in spec.partition_by]
     directories = pc.binary_join_element_wise(*segments, "/").dictionary_encode()
     names = directories.dictionary.to_pylist()
     if len(names) == 1:
@@ -39,26 +39,40 @@ def partitioned(batch: Batch, spec: ArchiveSpec, now_us: int) -> Iterator[tuple[
         yield name, kept.take(pa.array(order[bounds[index] : bounds[index + 1]]))
 
 
-def _segments(batch: Batch, column: str, spec: ArchiveSpec, now_us: int) -> pa.Array:
+def with_partition_columns(batch: Batch, spec: ArchiveSpec, now_us: int) -> Batch:
+    """The rows with what they are partitioned by as columns: for formats whose writer makes the directories itself."""
+    for column in spec.partition_by:
+        if column not in batch.schema.names:
+            values = _values(batch, column, spec, now_us)
+            batch = batch.append_column(column, values.dictionary_decode() if _is_encoded(values) else values)
+    return batch
+
+
+def _segments(column: str, values: pa.Array) -> pa.Array:
     """``column=value`` for each row."""
+    return _mapped(values, lambda value: segment(column, value))
+
+
+def _values(batch: Batch, column: str, spec: ArchiveSpec, now_us: int) -> pa.Array:
+    """What each row is partitioned by."""
     if column in batch.schema.names:
-        return _mapped(batch.column(column), lambda value: segment(column, value))
+        return batch.column(column)
     level = topic_level(column)
     if level is not None:
-        return _mapped(batch.column("topic"), lambda topic: segment(column, _level(topic, level)))
+        return _mapped(batch.column("topic"), lambda topic: _level(topic, level))
     if column == "date":
-        return _mapped(_days(batch, now_us), lambda day: segment(column, day))
-    value = spec.bridge if column == "bridge" else spec.route
-    return pa.repeat(segment(column, value), batch.num_rows)
+        return _days(batch, now_us)
+    return pa.repeat(spec.bridge if column == "bridge" else spec.route, batch.num_rows)
 
 
 def _level(topic: str | None, level: int) -> str | None:
+    """An empty level is none, as Hive has it."""
     levels = topic.split("/") if topic else []
-    return levels[level - 1] if level <= len(levels) else None
+    return levels[level - 1] or None if level <= len(levels) else None
 
 
 def _days(batch: Batch, now_us: int) -> pa.Array:
-    """The day of each row in UTC, as text."""
+    """The day of each row in UTC."""
     now = pa.scalar(now_us, pa.int64())
     moments = pa.repeat(now, batch.num_rows)
     if "received_at" in batch.schema.names:
@@ -70,10 +84,15 @@ def _days(batch: Batch, now_us: int) -> pa.Array:
     return pa.array(days).cast(pa.date32()).dictionary_encode()
 
 
-def _mapped(column: pa.Array, text_of: Callable[[str | None], str]) -> pa.Array:
+def _is_encoded(column: pa.Array) -> bool:
+    return bool(pa.types.is_dictionary(column.type))
+
+
+def _mapped(column: pa.Array, text_of: Callable[[str | None], str | None]) -> pa.Array:
     """The same column with each distinct value as a text."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    values = encoded.dictionary.cast(pa.string()).to_pylist()
-    texts = pa.array([*map(text_of, values), text_of(None)], pa.string())
+    encoded = column if _is_encoded(column) else column.dictionary_encode()
+    values = encoded.dictionary.cast(pa.string()).cast(pa.binary()).to_pylist()
+    decoded = [value.decode(errors="replace") for value in values]  # Spark's strings may be any bytes
+    texts = pa.array([*map(text_of, decoded), text_of(None)], pa.string())
     indices = encoded.indices.fill_null(len(values)) if encoded.null_count else encoded.indices
     return texts.take(indices)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+PARQUET: Final = "parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +16,13 @@ class ArchiveSpec:
     node: str
     route: str
     bridge: str
-    format: str = "parquet"
+    format: str = PARQUET
     partition_by: tuple[str, ...] = ("date",)
+
+    @property
+    def is_parquet(self) -> bool:
+        """Files that are renamed to their place; all other formats are loaded by their own writer."""
+        return self.format == PARQUET
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> ArchiveSpec:
@@ -39,10 +46,12 @@ class Published:
 
     path: str
     files: tuple[tuple[str, str], ...]
+    version: int = 1  # rises with each batch of this life that has files
 
     def to_json(self) -> dict[str, Any]:
-        return {"path": self.path, "files": [list(each) for each in self.files]}
+        return {"path": self.path, "files": [list(each) for each in self.files], "version": self.version}
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Published:
-        return Published(value["path"], tuple((pending, visible) for pending, visible in value["files"]))
+        files = tuple((pending, visible) for pending, visible in value["files"])
+        return Published(value["path"], files, value["version"])

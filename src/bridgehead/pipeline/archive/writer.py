@@ -17,7 +17,7 @@ from bridgehead.columns.batches import Batch, concat
 from bridgehead.errors import ArchiveError
 from bridgehead.pipeline.archive import files
 from bridgehead.pipeline.archive.layout import PENDING, key_of
-from bridgehead.pipeline.archive.partitions import partitioned
+from bridgehead.pipeline.archive.partitions import partitioned, with_partition_columns
 from bridgehead.pipeline.archive.spec import ArchiveSpec, PendingFile
 
 MAX_HELD_BYTES: Final = 64 << 20
@@ -58,8 +58,11 @@ class ArchiveWriter:
         self._held, self._held_bytes = [], 0
         with self._failures():
             files.make_directory(self._pending)
-            for directory, own in partitioned(rows, self._spec, clock.now_us()):
-                self._write_file(directory, own)
+            if self._spec.is_parquet:
+                for directory, own in partitioned(rows, self._spec, clock.now_us()):
+                    self._write_file(directory, own)
+            else:
+                self._write_file("", with_partition_columns(rows, self._spec, clock.now_us()))
 
     def _write_file(self, directory: str, rows: Batch) -> None:
         name = uuid.uuid4().hex  # unlike that of any other attempt: which one counts the commit says

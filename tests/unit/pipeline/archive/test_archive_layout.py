@@ -19,7 +19,7 @@ from bridgehead.pipeline.archive.layout import (
     segment,
     visible_name,
 )
-from bridgehead.pipeline.archive.partitions import partitioned
+from bridgehead.pipeline.archive.partitions import partitioned, with_partition_columns
 from bridgehead.pipeline.archive.spec import ArchiveSpec
 
 DAY_US = 86_400_000_000
@@ -141,3 +141,11 @@ def test_without_partitions_all_rows_are_in_one_place() -> None:
 def test_a_column_that_cannot_be_a_name_is_an_error_that_says_so() -> None:
     with pytest.raises(pa.ArrowException):
         places(batch(n=[1], date=[[1, 2]]), "date")
+
+
+def test_a_format_that_makes_its_own_directories_gets_its_partitions_as_columns() -> None:
+    rows = batch(n=[1, 2], topic=topics("a/b", "a"), received_at=pa.array([0, DAY_US], TIMESTAMP), bridge=["x", "y"])
+    spec = replace(SPEC, format="delta", partition_by=("date", "bridge", "route", "topicLevel2"))
+    found = with_partition_columns(rows, spec, 0).to_pydict()
+    assert [str(day) for day in found["date"]] == ["1970-01-01", "1970-01-02"]
+    assert (found["bridge"], found["route"], found["topicLevel2"]) == (["x", "y"], ["cloud.push.1234"] * 2, ["b", None])

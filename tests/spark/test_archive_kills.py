@@ -1,0 +1,121 @@
+"""kill -9 of driver, JVM and node at random moments, by seed: the archive holds each row once when all is calm again."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark.lake import Lake
+from support.client import Client, Message
+from support.device import Device
+from support.mosquitto import Mosquitto
+from support.node import NodeProcess
+from support.waiting import PATIENCE, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.mosquitto, pytest.mark.timeout(900)]
+
+BURST = 20
+STARTS_WITHIN = 300.0
+TOPICS = ("plain/a", "made/a", "memory/a")
+ROUTES = [
+    {"filters": ["plain/#"], "archive": {"path": "lake/plain"}},
+    {
+        "filters": ["made/#"],
+        "transform": {"sql": "SELECT *, date'2020-01-01' AS date FROM messages"},  # a day that is over: merged meanwhile
+        "archive": {"path": "lake/made", "partitionBy": ["date", "topicLevel2"]},
+    },
+    {  # a query with a memory: Spark repeats its batches by number
+        "filters": ["memory/#"],
+        "transform": {"python": "plant:distinct"},
+        "archive": {"path": "lake/memory"},
+    },
+]
+MODULE = """
+def distinct(messages):
+    return messages.withWatermark("received_at", "1 hour").dropDuplicatesWithinWatermark(["payload"])
+"""
+
+
+class Plant:
+    """A device that publishes numbers at QoS 2 on every topic, whatever becomes of the node."""
+
+    def __init__(self, port: int) -> None:
+        self.sent = 0
+        self._device = Device(port)
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.wait(0.05):
+                numbers = range(self.sent, self.sent + BURST)
+                self._device.publish_all([Message(topic, b"%d" % number, 2) for number in numbers for topic in TOPICS])
+                self.sent += BURST
+        except BaseException as error:
+            self._error = error
+
+    def wait_for_more(self, count: int) -> None:
+        wanted = self.sent + count
+        until(lambda: self.sent >= wanted or self._error is not None, "the device goes on")
+
+    def stop(self) -> int:
+        self._stop.set()
+        self._thread.join(PATIENCE)
+        assert self._error is None, self._error
+        return self.sent
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Iterator[Mosquitto]:
+    broker = Mosquitto(tmp_path / "remote").start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture
+def node(tmp_path: Path, remote: Mosquitto) -> Iterator[NodeProcess]:
+    bridge = {"id": "b", "host": "127.0.0.1", "port": remote.port, "localSubscriptions": ROUTES}
+    document = {"persistence": {"mode": "file-native"}, "bridges": [bridge]}
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "plant.py").write_text(MODULE)
+    node = NodeProcess(tmp_path / "node", document).launch()
+    node.wait_ready(STARTS_WITHIN)
+    yield node
+    node.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_each_row_is_in_the_archive_once_whatever_was_killed(node: NodeProcess, remote: Mosquitto, seed: int) -> None:
+    chance = random.Random(seed)
+    victims = ["driver", "jvm", "node"]
+    chance.shuffle(victims)
+    lakes = [Lake(node.directory / "lake" / name) for name in ("plain", "made", "memory")]
+    plant = Plant(node.port)
+    with Client(remote.port) as there:
+        there.subscribe("#")
+        for victim in victims:
+            for lake in lakes:
+                had = set(lake.files())
+                until(lambda lake=lake, had=had: set(lake.files()) - had, f"{lake.path} grows", STARTS_WITHIN, node.log)
+            plant.wait_for_more(chance.randrange(1, 20) * BURST)
+            if victim == "node":
+                node.kill()
+                node.launch()
+                node.wait_ready(STARTS_WITHIN)
+            else:
+                (node.driver() if victim == "driver" else node.jvm()).kill()
+        sent = plant.stop()
+        node.wait_drained()
+        expected = list(range(sent))
+        for lake in lakes:
+            assert lake.wait_for(sent) == expected
+            until(lambda lake=lake: not lake.pending(), "nothing is left pending")
+        came = there.topics()
+    for topic in TOPICS:
+        assert sorted(map(int, came[topic])) == expected
