@@ -44,6 +44,10 @@ RAN_WELL: Final = 10.0
 _CAUSE: Final = re.compile(r"[\w.]+(Error|Exception|Refused): .")
 """The line of a traceback that names the exception."""
 
+_OWN: Final = f"{ArchiveError.__module__}."
+_WRAPPER: Final = "PythonException: An exception was thrown from the Python worker"
+"""What a worker raised stands behind this line."""
+
 
 class QueryRunner:
     """The life of one query, until the driver ends."""
@@ -162,9 +166,11 @@ class QueryRunner:
 
 
 def reason_of(error: Exception) -> str:
-    """One line that says why: the root of a Python traceback inside Spark's text, else the first line."""
+    """One line that says why: our own error, or the root of a Python traceback, inside Spark's text; else the first line."""
     print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)
     if isinstance(error, TransformError | ArchiveError):
         return str(error)[:500]
     lines = [line.strip() for line in f"{type(error).__name__}: {error}".splitlines()]
-    return next((line for line in lines[1:] if _CAUSE.match(line)), lines[0])[:500]
+    own = (line.partition(": ")[2] for line in lines if line.startswith(_OWN))
+    causes = (line for line in lines[1:] if _CAUSE.match(line) and _WRAPPER not in line)
+    return next(own, next(causes, lines[0]))[:500]

@@ -97,3 +97,12 @@ def test_the_reason_of_a_failure_is_the_root_of_the_traceback_inside(capsys: pyt
     assert reason_of(RuntimeError(text)) == "KeyError: 'max_rows'"
     assert reason_of(RuntimeError("plain")) == "RuntimeError: plain"
     assert "STREAM_FAILED" in capsys.readouterr().err
+
+
+def test_the_reason_of_a_failure_in_a_worker_is_what_the_worker_raised(capsys: pytest.CaptureFixture[str]) -> None:
+    wrapper = "pyspark.errors.exceptions.captured.PythonException: An exception was thrown from the Python worker:"
+    theirs = "Traceback (most recent call last):\nValueError: no number"
+    ours = "OSError: [Errno 28] full\nThe above was the cause:\nbridgehead.errors.ArchiveError: the archive is full"
+    assert reason_of(RuntimeError(f"foreachBatch\n{wrapper}\n{theirs}")) == "ValueError: no number"
+    assert reason_of(RuntimeError(f"foreachBatch\n{wrapper}\n{ours}")) == "the archive is full"
+    assert "Errno 28" in capsys.readouterr().err
