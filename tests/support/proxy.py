@@ -221,6 +221,8 @@ class Proxy:
                     await writer.drain()
                 finally:
                     self._handing_on -= 1
+        await self._passing.wait()  # that a connection has ended does not pass a hole either
+        with contextlib.suppress(OSError):
             writer.write_eof()
             await writer.drain()
         writer.close()

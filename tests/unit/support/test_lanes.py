@@ -28,9 +28,9 @@ def test_a_file_is_a_group(request: pytest.FixtureRequest) -> None:
     assert rank(request.node) == 0
 
 
-@pytest.mark.xdist_group("world")
+@pytest.mark.xdist_group("a-name-of-its-own")
 def test_a_group_can_have_a_name(request: pytest.FixtureRequest) -> None:
-    assert group_of(request.node) == "world"
+    assert group_of(request.node) == "a-name-of-its-own"
 
 
 def test_what_needs_spark_is_a_group_of_its_own(request: pytest.FixtureRequest) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
 from collections.abc import Iterator
 
@@ -107,6 +108,19 @@ def test_a_hole_lets_nothing_pass_and_says_nothing_until_it_is_healed(wired: Wir
     wired.wire.heal()
     wired.far.settimeout(20)
     assert wired.far.recv(100) == PING
+
+
+@pytest.mark.parametrize("linger", [struct.pack("ii", 0, 0), struct.pack("ii", 1, 0)], ids=["an end", "a reset"])
+def test_nobody_learns_through_a_hole_that_the_other_end_is_gone(wired: Wired, linger: bytes) -> None:
+    wired.wire.hole()
+    wired.far.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    wired.far.close()
+    wired.near.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        wired.near.recv(100)
+    wired.wire.heal()
+    wired.near.settimeout(20)
+    assert wired.near.recv(100) == b""
 
 
 def test_a_hole_can_be_cut(wired: Wired) -> None:
