@@ -45,6 +45,7 @@ class Log:
         self.trimmed = 0  # rows below this are not here any more
         self.released = 0  # below this the log's own reader never asks again
         self._spent = 0  # of the bytes held: those of batches whose rows are all consumed
+        self.retained_loose = 0  # of these, what is only in RAM though there is a disk
         self._gaps = Gaps()  # offsets without a row: what a restart leaves
         self._runs = Runs()  # whose the rows are that wait
         self.waiting_of: dict[str, int] = {}  # rows that wait, by route
@@ -143,7 +144,7 @@ class Log:
         They are here afterwards only to be read again.
         """
         if self._retention.on:
-            self._spent += self._add(changes, batch).weight
+            self._spend(self._add(changes, batch))
             self.consumed = changes.later[consumed_name(self.name)] = self.end
             self.trim(changes, self.end)
         else:
@@ -238,10 +239,15 @@ class Log:
         for index in range(self._segments.index_of(self.consumed), len(self._segments)):
             if self._segments[index].end > end:
                 break
-            self._spent += self._segments[index].weight
+            self._spend(self._segments[index])
         self.consumed = end
         changes.later[consumed_name(self.name)] = end
         return taken
+
+    def _spend(self, segment: Segment) -> None:
+        """All its rows are consumed."""
+        self._spent += segment.weight
+        self.retained_loose += segment.loose
 
     def trim(self, changes: Changes, end: int) -> None:
         """The log's reader never asks below ``end`` again: what was consumed there goes, or is retained for others."""
@@ -268,6 +274,7 @@ class Log:
     def drop_first(self, changes: Changes) -> None:
         first = self._segments[0]
         self._spent -= first.weight
+        self.retained_loose -= first.loose
         self._segments.drop(changes, 0)
         self._note_trimmed(changes, first.end)
 

@@ -39,6 +39,7 @@ class Segment:
     stored: bool = False  # whether rows of it are on a disk
     mixed: bool = False  # whether others of it are not
     holes: int = 0  # rows that a restart has left out
+    loose: int = 0  # bytes of rows that are not on a disk though others could be
     newest: int | None = None  # when its last row arrived; None: somebody has to look
 
     @property
@@ -98,6 +99,7 @@ class Segments:
         if self._engine.durable:
             safe = int(np.count_nonzero(batch.column("qos").to_numpy(zero_copy_only=False)))
             segment.stored, segment.mixed = safe > 0, 0 < safe < segment.rows
+            segment.loose = size * (segment.rows - safe) // segment.rows
         self.promise(changes, segment.end)
         return segment
 
@@ -164,6 +166,7 @@ class Segments:
         segment = Segment(run[0].start, merged.num_rows, sum(s.weight for s in run), level + 1)
         segment.stored = any(s.stored for s in run)
         segment.mixed = segment.stored and any(s.mixed or not s.stored for s in run)
+        segment.loose = sum(s.loose for s in run)
         segment.newest = run[-1].newest
         self._segments[last - FAN : last] = [segment]
         self._starts[last - FAN : last] = [segment.start]

@@ -250,3 +250,22 @@ def test_what_was_retained_leaves_when_that_is_switched_off(tmp_path: Path, make
     assert found.there() == []
     assert found.engine.state(("trimmed", "shared")) is None
     lives.close()
+
+
+def test_rows_of_qos_0_have_a_bound_in_ram_where_there_is_a_disk(
+    tmp_path: Path, make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention_module, "MAX_LOOSE_BYTES", 3 * ROW)
+    lives = Lives(tmp_path)
+    desk = make_desk(hours=1, engine=lives.start())
+    for qos in (1, 0, 0, 1, 0, 0):
+        desk.append(1, qos=qos)
+        desk.consume()
+    assert desk.there() == [2, 3, 4, 5]
+    assert desk.log.retained_loose == 3 * ROW
+    lives.close()
+    in_memory = make_desk(max_bytes=100 * ROW)
+    for _ in range(6):
+        in_memory.append(1, qos=0)
+        in_memory.consume()
+    assert len(in_memory.there()) == 6
