@@ -28,13 +28,14 @@ def spark() -> Iterator[SparkSession]:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.pyspark.python": sys.executable,
     }
-    session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    register(session)
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        register(session)
+        yield session
+        session.stop()
 
 
 class Plant:
