@@ -34,9 +34,9 @@ class NodeClient:
         )
         self._flight = access.connect()
 
-    def begin(self, log: str) -> tuple[str, int]:
-        """The incarnation of the offsets, and where to start."""
-        answer = self._call(Action.BEGIN, log=log)
+    def begin(self, log: str, *, anew: bool = False) -> tuple[str, int]:
+        """The incarnation of the offsets, and where to start; ``anew``: a query that has no checkpoint."""
+        answer = self._call(Action.BEGIN, log=log, anew=anew)
         return answer["incarnation"], answer["offset"]
 
     def latest(self, log: str, start: int, max_rows: int, max_bytes: int, wait: float) -> int:

@@ -8,10 +8,16 @@ the consumed offset are one write; forwarders see the rows when it is synced.
 A query with a memory (windows, duplicates, any state) may make rows in a batch that takes none in, and Spark repeats such a
 batch by its number. Its commit therefore names the query and the number too: what was committed last is kept in the same
 write, and a number that is not above it is a no-op.
+
+A query whose checkpoint is lost, or of another life of the journal, rebuilds its memory from the rows that are retained. Its
+batches are cut where the last committed one began and ended, so that its watermark is the same at these places; what it makes
+of rows that were consumed before is outbox rows already, and left out. Rows that are not retained any more are missing in its
+memory: that is said.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -27,6 +33,8 @@ from bridgehead.pipeline.rules import hop_counts, split_routes
 from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.storage.outbox import Outbox
+
+logger = logging.getLogger(__name__)
 
 MAX_STAGED_BYTES: Final = 1 << 30
 """A driver that stages without committing is stopped here: four batches of the default size."""
@@ -68,6 +76,13 @@ class LastBatch:
     number: int
     end: int
     hops: int  # the highest hop count that it has taken in
+    origin: int = 0  # its memory is of the rows from here on
+    data_start: int = 0  # where the last batch that took rows in began
+    idle: bool = False  # whether a batch without rows came behind that one
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether what another query makes of these rows has been committed: it rebuilds its memory."""
+        return end <= self.end and (start < self.end or (start == end and self.idle))
 
     def behind(self, batch: BatchName) -> int | None:
         """How many batches behind this one it is; None if it is of another query: a new checkpoint begins anywhere."""
@@ -96,11 +111,14 @@ class QueryStats:
     rows_in: int = 0
     rows_out: int = 0
     last_rows: int = 0
+    state_lost: tuple[int, int] | None = None  # offsets whose rows the query has forgotten, for they are not retained
 
 
 @dataclass(slots=True)
 class _Query:
     last: LastBatch | None = None  # committed last, if the query has a memory
+    origin: int | None = None  # where its memory is rebuilt from
+    pausing: bool = False  # before it goes on with new rows, it may have to finish with the old ones
     planned: tuple[int, int] | None = None
     staged: dict[str, Staged] = field(default_factory=dict)
     finished: dict[int, tuple[int, list[Part]]] = field(default_factory=dict)  # by its start: a task's range and parts
@@ -147,14 +165,41 @@ class Gate:
     def stats(self, log: str) -> QueryStats:
         return self._query(log).stats
 
-    def begin(self, epoch: int, name: str) -> int:
-        """Where the query of this log starts: the consumed offset. Nothing that an earlier one planned means anything."""
-        consumed = self._log(epoch, name).consumed
-        self._query(name).forget(planned=None)
-        return consumed
+    def begin(self, epoch: int, name: str, *, anew: bool = False) -> int:
+        """Where the query of this log starts: the consumed offset. Nothing that an earlier one planned means anything.
+
+        ``anew``: it has no checkpoint. If the one before had a memory, it starts where that can be rebuilt from.
+        """
+        log, query = self._log(epoch, name), self._query(name)
+        query.forget(planned=None)
+        query.pausing = True
+        if not anew or query.last is None:
+            return log.consumed
+        query.origin = max(query.last.origin, min(log.trimmed, query.last.end))
+        lost = query.last.origin, query.origin
+        query.stats.state_lost = lost if lost[0] < lost[1] else None
+        if query.stats.state_lost is not None:
+            logger.warning("%s: the state of its transform is lost for offsets [%d, %d): they are not retained", name, *lost)
+        if query.origin >= query.last.end:
+            return log.consumed
+        log.hold(query.origin)
+        return query.origin
 
     def latest(self, epoch: int, name: str, start: int, max_rows: int, max_bytes: int) -> int:
-        return self._log(epoch, name).plan(start, max_rows, max_bytes)
+        log, query = self._log(epoch, name), self._query(name)
+        end = log.plan(start, max_rows, max_bytes)
+        if query.last is None or start >= query.last.end:
+            return end
+        query.pausing = True
+        return min(end, query.last.data_start if start < query.last.data_start else query.last.end)
+
+    def pauses(self, epoch: int, name: str, start: int) -> bool:
+        """Whether a query that asks from here on is first to finish with what it has, by a batch without rows if need be."""
+        self._log(epoch, name)
+        query = self._query(name)
+        due = query.pausing and query.last is not None and start == query.last.end
+        query.pausing = query.pausing and not due
+        return due
 
     def plan(self, epoch: int, name: str, start: int, end: int) -> None:
         """The reader says which range the running batch covers; the commit of this batch must name it.
@@ -167,7 +212,8 @@ class Gate:
     def planned(self, epoch: int, name: str) -> Planned:
         """What the running batch takes in; nothing, if it was not planned: a query with a memory makes rows without any."""
         log, query = self._log(epoch, name), self._query(name)
-        start, end = query.planned or (log.consumed, log.consumed)
+        at = log.consumed if query.last is None else query.last.end
+        start, end = query.planned or (at, at)
         hops, qos = query.last.hops if query.last is not None else 0, 0
         for _, rows in log.read(start, end) if end > start else ():
             hops = max(hops, int(hop_counts(rows.column("user_properties")).max()))
@@ -230,9 +276,13 @@ class Gate:
         consumed = log.consumed
         behind = query.last.behind(batch) if query.last is not None and batch is not None else None
         if end <= consumed if batch is None else behind is not None and behind <= 0:
-            query.forget(query.planned)
+            # What a batch without rows behind this one takes in, nobody plans: a range that is done would be taken for it.
+            query.forget(query.planned if batch is None else None)
             return False
-        if behind is not None and query.last is not None:
+        if query.last is not None and batch is not None and behind is None and query.last.covers(start, end):
+            query.forget(planned=None)
+            return False
+        if query.last is not None and (behind is not None or start == query.last.end):
             consumed = query.last.end  # a restart moves the consumed offset over what has no rows; Spark knows nothing of that
         if start != consumed:
             raise RefusedError(f"commit of [{start}, {end}) on {name}, which is consumed up to {consumed}")
@@ -250,11 +300,24 @@ class Gate:
         if archived is not None:
             changes.state[_archived_name(name)] = archived
         if batch is not None:
-            query.last = LastBatch(*batch, end, self.planned(epoch, name).hops)
+            query.last = self._following(query, batch, start, end, self.planned(epoch, name).hops)
             changes.state[_last_name(name)] = asdict(query.last)
+        elif query.last is not None:
+            query.last = changes.state[_last_name(name)] = None  # a query without a memory has taken its place
         self.land(log, max(end, log.consumed), outputs, changes)
         query.forget(planned=None)
         return True
+
+    @staticmethod
+    def _following(query: _Query, batch: BatchName, start: int, end: int, hops: int) -> LastBatch:
+        last = query.last
+        if query.origin is not None and (last is None or last.query != batch.query):
+            origin = query.origin
+        else:
+            origin = start if last is None else last.origin
+        if end > start or last is None:
+            return LastBatch(*batch, end, hops, origin, data_start=start)
+        return LastBatch(*batch, end, hops, origin, last.data_start, idle=True)
 
     def land(self, log: Log, end: int, outputs: list[Output], changes: Changes | None = None) -> None:
         """Outbox rows and the consumed offset in one write; used by the commit and by the inline engine."""

@@ -2,7 +2,7 @@
 
 | call | says | answer |
 |---|---|---|
-| begin | epoch, log | incarnation and consumed offset |
+| begin | epoch, log, anew | incarnation, and the offset where the query of this log starts |
 | latest | epoch, log, start, max_rows, max_bytes, wait | the offset a batch from start would end at |
 | plan | epoch, log, start, end | the running batch covers this range |
 | planned | epoch, log | that range, the highest hop count and QoS of its rows |

@@ -201,8 +201,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
     # The same on the loop
 
     async def _begin(self, told: dict[str, Any]) -> dict[str, Any]:
-        consumed = self._gate.begin(told["epoch"], told["log"])
-        return {"incarnation": self._logs[told["log"]].incarnation, "offset": consumed}
+        offset = self._gate.begin(told["epoch"], told["log"], anew=told["anew"])
+        return {"incarnation": self._logs[told["log"]].incarnation, "offset": offset}
 
     async def _latest(self, told: dict[str, Any]) -> dict[str, Any]:
         """Where a batch would end; with nothing to read it waits for news, so that nobody has to ask in a circle."""
@@ -211,6 +211,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         plan()  # refuses whoever may not ask
         self._running.add(log)
         self.on_report(Report(log, "running"))  # a query that asks for rows runs
+        if self._gate.pauses(told["epoch"], log, start):
+            return {"offset": start}
         deadline = clock.monotonic() + min(told["wait"], MAX_WAIT)
         while not self._freezing.is_set():
             now = clock.monotonic()

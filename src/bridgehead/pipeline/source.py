@@ -1,6 +1,7 @@
 """The journal as a Spark streaming source: a log as the message table, what a transform sees as ``messages``.
 
-Offsets are {"incarnation": ..., "offset": n}. A new query begins at the consumed offset; its checkpoint is disposable.
+Offsets are {"incarnation": ..., "offset": n}. A new query begins at the consumed offset, so its checkpoint is disposable; one
+with a memory begins where that can be rebuilt from.
 The reader lives in one process beside the driver, ``read`` runs in tasks: it is stateless and asks the node for its own
 range.
 """
@@ -54,7 +55,7 @@ class JournalReader(DataSourceStreamReader):  # type: ignore[misc]
         return node_client(self._address, self._epoch)
 
     def initialOffset(self) -> Offset:
-        incarnation, offset = self._node.begin(self._log)
+        incarnation, offset = self._node.begin(self._log, anew=True)
         return {"incarnation": incarnation, "offset": offset}
 
     def getDefaultReadLimit(self) -> ReadLimit:

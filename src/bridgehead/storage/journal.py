@@ -259,6 +259,10 @@ class Log:
             while self.spare is not None:
                 self.drop_first(changes)
 
+    def hold(self, start: int) -> None:
+        """The log's reader begins again at ``start``: what is still there from there on stays until it lets go of it."""
+        self.released = min(self.released, start)
+
     @property
     def spare(self) -> Segment | None:
         """The first batch, if nothing but retention keeps it."""

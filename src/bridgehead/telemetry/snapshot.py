@@ -56,6 +56,9 @@ class NodeView:
             state = self._query(view.route)
             if state is not None and state.phase == "failed":
                 found.append(f"the query of {view.route.id} fails: {state.reason}")
+            lost = self.gate.stats(view.route.id).state_lost if view.route.transform is not None else None
+            if lost is not None:
+                found.append(f"state lost: the transform of {view.route.id} has forgotten the offsets [{lost[0]}, {lost[1]})")
         return found
 
     def _query(self, route: Route) -> State | None:
@@ -115,6 +118,7 @@ def _log(view: NodeView, name: str) -> dict[str, Any]:
         "rowsIn": stats.rows_in,
         "rowsOut": stats.rows_out,
         "lastBatchRows": stats.last_rows,
+        "stateLost": None if stats.state_lost is None else dict(zip(("from", "to"), stats.state_lost, strict=True)),
     }
 
 

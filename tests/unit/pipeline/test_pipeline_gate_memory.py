@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridgehead.columns.batches import weight
 from bridgehead.columns.schema import STORED
 from bridgehead.errors import RefusedError
 from bridgehead.pipeline.gate import BatchName, Gate, Part, Staged
@@ -16,6 +17,7 @@ from bridgehead.storage.journal import Journal
 from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
+from bridgehead.storage.retention import NOTHING, Retention
 from bridgehead.storage.rocks import RocksEngine
 from making import rows as making
 from spark.host import stored_rows
@@ -27,9 +29,9 @@ QUERY = "7f3a"
 class House:
     """A route with a transform: its log, its gate, its outbox."""
 
-    def __init__(self, engine: Engine | None = None) -> None:
+    def __init__(self, engine: Engine | None = None, retention: Retention = NOTHING) -> None:
         self.engine = engine or MemoryEngine()
-        self.journal = Journal(self.engine, 1 << 60)
+        self.journal = Journal(self.engine, 1 << 60, retention)
         self.log = self.journal.log(ROUTE)
         self.ledger = Ledger(ROUTE, self.engine)
         self.outbox = Outbox(ROUTE, self.engine, 1 << 60, 1 << 60, self.ledger)
@@ -88,6 +90,12 @@ def test_a_batch_that_spark_repeats_lands_once_whether_it_took_rows_in_or_not(ho
     assert not house.run(1, 2, b"window")
     house.run(2, 4, b"last")
     assert house.landed() == [b"first", b"window", b"last"]
+
+
+def test_a_batch_without_rows_behind_one_that_was_repeated_takes_in_nothing(house: House) -> None:
+    house.run(0, 2, b"first")
+    house.run(0, 2, b"first", start=0)
+    assert house.gate.planned(house.epoch, ROUTE)[:2] == (2, 2)
 
 
 def test_a_batch_that_leaves_one_out_is_refused(house: House) -> None:
@@ -172,3 +180,141 @@ async def test_the_last_batch_survives_with_the_offset_it_consumed_also_when_it_
     assert again.landed() == [b"window", b"third"]
     assert (again.ledger.consumed, again.ledger.entered) == (3, 2)
     again.engine.close()
+
+
+# -- a checkpoint that is lost: the memory is rebuilt from what is retained --------------------------------------------
+
+
+class Rebuilt:
+    """What Spark does with a query that has no checkpoint: asks where to begin, and runs the batches it is offered."""
+
+    def __init__(self, house: House, query: str) -> None:
+        self.house, self.query, self.number = house, query, 0
+        self.position = house.gate.begin(house.epoch, ROUTE, anew=True)
+        self.read: list[bytes] = []
+
+    def batch(self, *payloads: bytes) -> bool:
+        """The next batch, with rows if there are any; whether what it made has landed."""
+        house, start = self.house, self.position
+        end = start
+        if not house.gate.pauses(house.epoch, ROUTE, start):
+            end = house.gate.latest(house.epoch, ROUTE, start, 1000, 1 << 30)
+        self.read += [row for _, rows in house.log.read(start, end) for row in rows.column("payload").to_pylist()]
+        if end > start:
+            house.gate.plan(house.epoch, ROUTE, start, end)
+        planned = house.gate.planned(house.epoch, ROUTE)
+        self.position, self.number = end, self.number + 1
+        name = BatchName(self.query, self.number - 1)
+        return house.gate.commit(house.epoch, ROUTE, planned.start, planned.end, house.stage(*payloads), name)
+
+
+def remembering(max_bytes: int = 1 << 30) -> House:
+    house = House(retention=Retention(max_bytes=max_bytes))
+    for payload in (b"0", b"1", b"2", b"3", b"4", b"5"):
+        house.append(payload)
+    return house
+
+
+def test_a_query_without_a_checkpoint_reads_what_is_retained_and_lands_only_what_is_new() -> None:
+    house = remembering()
+    house.run(0, 2, b"a")
+    house.run(1, 5, b"b")
+    house.gate.release(house.epoch, ROUTE, 5)
+    again = Rebuilt(house, "new")
+    assert again.position == 0
+    assert not again.batch(b"a")
+    assert again.position == 2, "cut where the last batch began: there its watermark was taken"
+    assert not again.batch(b"b")
+    assert again.position == 5
+    assert again.batch(b"window that was not closed before"), "a batch without rows, as nothing came behind the last one"
+    assert again.batch(b"c")
+    assert again.read == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert house.landed() == [b"a", b"b", b"window that was not closed before", b"c"]
+    assert house.gate.stats(ROUTE).state_lost is None
+
+
+def test_what_came_out_of_a_batch_without_rows_does_not_come_again() -> None:
+    house = remembering()
+    house.run(0, 6, b"a")
+    house.run(1, 6, b"window")
+    again = Rebuilt(house, "new")
+    assert [again.batch(b"a"), again.batch(b"window")] == [False, False]
+    house.append(b"6")
+    assert again.batch(b"b")
+    assert house.landed() == [b"a", b"window", b"b"]
+
+
+def test_a_rebuilding_that_is_cut_short_goes_on() -> None:
+    house = remembering()
+    house.run(0, 2, b"a")
+    house.run(1, 6, b"b")
+    again = Rebuilt(house, "new")
+    assert not again.batch(b"a")
+    house.epoch = house.gate.new_epoch()
+    house.gate.begin(house.epoch, ROUTE)  # the same checkpoint: Spark asks only where the journal is
+    assert not again.batch(b"b")
+    assert again.batch(b"window")
+    assert house.landed() == [b"a", b"b", b"window"]
+
+
+def test_rows_that_are_rebuilt_from_stay_until_they_were_read() -> None:
+    house = remembering(max_bytes=1 << 30)
+    house.run(0, 6)
+    house.gate.release(house.epoch, ROUTE, 6)
+    again = Rebuilt(house, "new")
+    changes = Changes()
+    house.journal.retention.give_way(changes)
+    assert not changes.drops
+    again.batch()
+    house.gate.release(house.epoch, ROUTE, 6)
+    house.journal.retention.give_way(changes)
+    assert changes.drops
+
+
+def test_what_is_not_retained_any_more_is_told_as_lost() -> None:
+    row = weight(stored_rows([b"0"], ["t"], [ROUTE]))
+    house = remembering(max_bytes=2 * row)
+    house.run(0, 5)
+    house.gate.release(house.epoch, ROUTE, 5)
+    again = Rebuilt(house, "new")
+    assert again.position == 3
+    assert house.gate.stats(ROUTE).state_lost == (0, 3)
+    again.batch()
+    again.batch()
+    again.batch(b"x")
+    house.gate.release(house.epoch, ROUTE, 6)
+    Rebuilt(house, "third")
+    assert house.gate.stats(ROUTE).state_lost == (3, 4), "of what was rebuilt before, not of what was lost then"
+
+
+def test_without_retention_the_state_is_lost_and_new_rows_go_on() -> None:
+    house = House()
+    house.append(b"0", b"1")
+    house.run(0, 2, b"a")
+    house.gate.release(house.epoch, ROUTE, 2)
+    house.append(b"2")
+    again = Rebuilt(house, "new")
+    assert (again.position, house.gate.stats(ROUTE).state_lost) == (2, (0, 2))
+    again.batch()
+    assert again.batch(b"b")
+    assert again.read == [b"2"]
+
+
+def test_a_query_without_a_memory_in_its_place_begins_at_the_consumed_offset_ever_after() -> None:
+    house = remembering()
+    house.run(0, 2)
+    house.gate.plan(house.epoch, ROUTE, 2, 4)
+    assert house.gate.commit(house.epoch, ROUTE, 2, 4, house.stage(b"a"))
+    assert house.gate.begin(house.epoch, ROUTE, anew=True) == 4
+    assert house.engine.state(("batch", ROUTE)) is None
+
+
+def test_a_query_without_a_memory_goes_on_at_the_consumed_offset_whatever_became_of_its_checkpoint() -> None:
+    house = remembering()
+    for start, end in ((0, 2), (2, 5)):
+        assert house.gate.begin(house.epoch, ROUTE, anew=True) == start
+        house.gate.plan(house.epoch, ROUTE, start, end)
+        assert house.gate.commit(house.epoch, ROUTE, start, end, house.stage(b"%d" % start))
+        assert not house.gate.commit(house.epoch, ROUTE, start, end, house.stage(b"%d" % start)), "nor twice"
+    assert house.landed() == [b"0", b"2"]
+    assert house.gate.begin(house.epoch, ROUTE, anew=True) == 5
