@@ -112,11 +112,11 @@ def test_a_pure_package_knows_no_socket_no_clock_no_loop(package: str) -> None:
 
 
 def test_in_the_node_only_the_clock_asks_the_time() -> None:
-    """The pipeline's own processes beside Spark have none of the node's modules and ask for themselves."""
+    """The processes beside Spark have none of the node's modules and ask for themselves."""
     wrong = [
         f"{path.relative_to(SOURCE)}:{line} imports {module}"
         for path in MODULES
-        if package_of(path) not in {"clock", "pipeline"}
+        if package_of(path) not in {"clock", "pipeline", "spark"}
         for line, module in imports(path)
         if module.split(".")[0] in ONLY_THE_CLOCK_ASKS_THE_TIME
     ]

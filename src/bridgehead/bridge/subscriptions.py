@@ -8,7 +8,7 @@ counts that came by the first matching subscription. MQTT 3.1.1 cannot tell copi
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,12 +35,17 @@ def wishes_of(bridge: Bridge, routes: Sequence[Route]) -> Wishes:
     """The subscriptions of all pull routes of a bridge."""
     version5 = bridge.mqtt_version == 5
     pulls = [(each, route) for route in routes if route.direction == "pull" for each in route.filters]
-    every = list(dict.fromkeys(each for each, _ in pulls))
-    kept = [each for each in every if not any(_makes_needless(other, each) for other in every)]
-    overlaps = [(one, other) for i, one in enumerate(kept) for other in kept[:i] if _meet(one, other)]
+    kept, overlaps = needed(each for each, _ in pulls)
     if overlaps and not version5:
         log.warning("bridge %s: filters %s overlap; over MQTT 3.1.1 the remote may send a message twice", bridge.id, overlaps)
     return Wishes(tuple(_wish(bridge, each, pulls, version5) for each in kept), version5 and bool(overlaps))
+
+
+def needed(filters: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The filters without those that others cover, and which of them still overlap in part."""
+    every = list(dict.fromkeys(filters))
+    kept = [each for each in every if not any(_makes_needless(other, each) for other in every)]
+    return kept, [(one, other) for i, one in enumerate(kept) for other in kept[:i] if _meet(one, other)]
 
 
 def _wish(bridge: Bridge, topic_filter: str, pulls: list[tuple[str, Route]], version5: bool) -> Subscription:

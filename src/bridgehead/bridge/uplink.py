@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,6 +35,8 @@ from bridgehead.wire.packets import (
     Suback,
     Subscribe,
     Subscription,
+    Unsuback,
+    Unsubscribe,
 )
 from bridgehead.wire.reason import Reason
 
@@ -40,6 +44,7 @@ log = logging.getLogger(__name__)
 
 SUBSCRIBE_IDS: Final = 60_000
 """Packet ids of SUBSCRIBE start here: never one that a PUBLISH may have."""
+UNSUBSCRIBE_ID: Final = SUBSCRIBE_IDS - 1
 CONNECT_WITHIN: Final = 10.0
 CONNACK_WITHIN: Final = 30.0
 STOP_WITHIN: Final = 5.0
@@ -91,6 +96,8 @@ class UplinkRule:
     subscriptions: tuple[Subscription, ...]
     watchdog: float = 30.0  # seconds without progress after which a connection is given up
     identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
+    unwanted: tuple[str, ...] = ()  # filters of an earlier life: a session that was kept may still have them
+    tls: ssl.SSLContext | None = None
 
     @property
     def session(self) -> list[Any]:
@@ -116,7 +123,9 @@ class Uplink:
         self._keep_alive = float(rule.keep_alive)
         self._last_heard = 0.0
         self._backoff = Backoff()
+        self.on_subscribed: Callable[[], None] = lambda: None  # the remote has answered every subscription
         self._connack = asyncio.Event()
+        self._pong = asyncio.Event()  # an answer to the last ping has come
         self._closed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -147,6 +156,16 @@ class Uplink:
             await asyncio.gather(self._task, return_exceptions=True)
         self.outgoing.stop()
         self.status.state = "stopped"
+
+    async def round_trip(self) -> None:
+        """Return when the remote has answered a ping: what it had sent before that is read. Without a connection: an error."""
+        if self._link is None or not self._online:
+            raise ConnectionError("not connected")
+        self._pong.clear()
+        self._link.write(encode(Pingreq(), self.rule.version))
+        await _either(self._pong, self._closed)
+        if not self._pong.is_set():
+            raise ConnectionError("the connection was lost")
 
     # -- connecting ---------------------------------------------------------------------------------------------------
 
@@ -179,8 +198,10 @@ class Uplink:
         loop = asyncio.get_running_loop()
         try:
             self._link = link
-            await asyncio.wait_for(loop.create_connection(lambda: link, host, port), CONNECT_WITHIN)
-            await asyncio.wait_for(self._until_connack(), CONNACK_WITHIN)
+            named = host if self.rule.tls is not None else None
+            opening = loop.create_connection(lambda: link, host, port, ssl=self.rule.tls, server_hostname=named)
+            await asyncio.wait_for(opening, CONNECT_WITHIN)
+            await asyncio.wait_for(_either(self._connack, self._closed), CONNACK_WITHIN)
             await self._while_connected()
         except TimeoutError:
             self._error = f"no answer from {host}:{port}"
@@ -194,14 +215,6 @@ class Uplink:
             link.abort()
         await self._closed.wait()
         return self._error
-
-    async def _until_connack(self) -> None:
-        waits = [asyncio.ensure_future(event.wait()) for event in (self._connack, self._closed)]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
     async def _while_connected(self) -> None:
         watching = asyncio.ensure_future(watch(self.rule.watchdog, self.outgoing.work, self._bitten, monotonic))
@@ -317,7 +330,9 @@ class Uplink:
             self._error = f"the remote broker said DISCONNECT: {_describe(packet.reason, packet.properties)}"
             if self._link is not None:
                 self._link.abort()
-        elif not isinstance(packet, Pingresp):
+        elif isinstance(packet, Pingresp):
+            self._pong.set()
+        elif not isinstance(packet, Unsuback):
             self._fail(Reason.PROTOCOL_ERROR, f"the remote broker sent {type(packet).__name__.upper()}")
 
     def _fail(self, reason: int, text: str) -> None:
@@ -370,6 +385,8 @@ class Uplink:
             return
         self.status.subscribed = not self.rule.subscriptions
         self.status.subscribe_refused = {}
+        if resumed and self.rule.unwanted:
+            link.write(encode(Unsubscribe(UNSUBSCRIBE_ID, list(self.rule.unwanted)), self.rule.version))
         self._ask(link, {wish.filter for wish in self.rule.subscriptions})
 
     def _ask(self, link: Link, filters: set[str]) -> None:
@@ -395,9 +412,21 @@ class Uplink:
             if wish.filter not in refused:  # said once, tried again with every beat
                 log.error("bridge %s: subscribing to %s was refused: %s", self.rule.bridge, wish.filter, reason.name)
             refused[wish.filter] = _describe(reason, packet.properties)
+        if self.status.subscribed:
+            self.on_subscribed()
 
     def link_writable(self) -> None:
         self.outgoing.pump()
+
+
+async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
+    """Return when one of them has happened."""
+    waits = [asyncio.ensure_future(event.wait()) for event in (one, other)]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 def _describe(reason: Reason, properties: dict[str, object]) -> str:

@@ -9,14 +9,38 @@ has committed the batch that took it. Refused: options that make no sense, all a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PYTHON: Final = "PYSPARK_PYTHON"
+"""Where Spark looks for the Python of its workers; without it the first ``python3`` on the path."""
+
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("mqtt")`` known to this session; where bridgehead is installed beside pyspark, Spark finds it by itself."""
+    """Make ``format("mqtt")`` known to this session; where bridgehead is installed beside pyspark, Spark finds it by itself.
+
+    A local session that was not told which Python to use gets this one: the first on the path may know nothing of us.
+    """
     from bridgehead.spark.datasource import MqttSource
 
+    context = spark.sparkContext
+    if PYTHON not in os.environ and context.master.startswith("local"):
+        context.pythonExec = sys.executable
     spark.dataSource.register(MqttSource)
+
+
+def prepare() -> None:
+    """Point Spark at this Python, and at a Java it runs on: the machine's, or the one that came with bridgehead.
+
+    For notebooks and scripts with a local session, before it is built. Raises StartError where there is no Java.
+    """
+    from bridgehead.java import java_home
+
+    os.environ.setdefault(PYTHON, sys.executable)
+    os.environ["JAVA_HOME"] = str(java_home(os.environ, shutil.which, Path.home() / ".bridgehead").path)

@@ -42,7 +42,13 @@ def _node() -> Way:
     return NodeWay()
 
 
-WAYS: Final[dict[str, Callable[[], Way]]] = {"node": _node}
+def _broker() -> Way:
+    from bridgehead.spark.broker import BrokerWay
+
+    return BrokerWay()
+
+
+WAYS: Final[dict[str, Callable[[], Way]]] = {"url": _broker, "node": _node}
 """By the option that asks for it."""
 
 

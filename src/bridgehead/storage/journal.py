@@ -88,8 +88,7 @@ class Log:
     @property
     def waiting(self) -> int:
         """Rows that are in the journal and not yet in an outbox."""
-        between = self.end - self.consumed
-        return between - self._gaps.below(self.end) + self._gaps.below(self.consumed) if self._gaps else between
+        return self.rows_between(self.consumed, self.end)
 
     @property
     def weight(self) -> int:
@@ -202,6 +201,10 @@ class Log:
             if rows:
                 return self.visible  # beyond the last row there may be a gap
         return max(end, start)
+
+    def rows_between(self, start: int, end: int) -> int:
+        """How many rows [start, end) has."""
+        return end - start - (self._gaps.below(end) - self._gaps.below(start) if self._gaps else 0)
 
     def read(self, start: int, end: int) -> list[tuple[int, Batch]]:
         """The rows of [start, end): (offset of the first row, STORED batch), in order, gaps between entries possible.

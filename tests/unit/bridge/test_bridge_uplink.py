@@ -105,7 +105,7 @@ async def test_a_host_that_cannot_be_found_is_tried_again(
     loop = asyncio.get_running_loop()
     real = loop.create_connection
 
-    async def nowhere(*_: Any) -> None:
+    async def nowhere(*_: Any, **__: Any) -> None:
         raise fault
 
     monkeypatch.setattr(loop, "create_connection", nowhere)
@@ -123,7 +123,7 @@ async def test_a_stop_does_not_wait_for_a_host_that_does_not_answer(
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
 
-    async def black_hole(*_: Any) -> None:
+    async def black_hole(*_: Any, **__: Any) -> None:
         asked.set()
         await loop.create_future()
 

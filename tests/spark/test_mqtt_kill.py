@@ -1,0 +1,73 @@
+"""A driver that is killed with everything that belongs to it loses nothing, and at QoS 2 doubles nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.client import Client, Message
+from support.mosquitto import Mosquitto
+from support.waiting import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.mosquitto]
+
+WITHIN = 240.0
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was_and_takes_every_message_once(tmp_path: Path) -> None:
+    broker = Mosquitto(tmp_path / "broker").start()
+    done = tmp_path / "done"
+    done.mkdir()
+    options = {
+        "url": f"mqtt://127.0.0.1:{broker.port}",
+        "topics": "t/#",
+        "clientId": "killed",
+        "qos": "2",
+        "journalDir": str(tmp_path / "journal"),
+        "maxRowsPerTrigger": "100",
+    }
+
+    def start() -> psutil.Popen:
+        command = [sys.executable, "-m", "spark.mqtt_driver", json.dumps(options), str(done)]
+        return psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def taken() -> list[int]:
+        return [number for part in sorted(done.glob("*.json")) for number in json.loads(part.read_text())]
+
+    driver = start()
+    try:
+        until(lambda: "connected" in _log(tmp_path), "the reader subscribes", WITHIN)
+        with Client(broker.port) as device:
+            device.publish_all([Message("t/a", str(n).encode(), 2) for n in range(600)])
+            until(lambda: len(taken()) >= 200, "the first batches are done", WITHIN)
+            kill_with_children(driver)
+            device.publish_all([Message("t/a", str(n).encode(), 2) for n in range(600, 1200)])
+            driver = start()
+            until(lambda: len(taken()) >= 1200, "everything is done", WITHIN, detail=lambda: len(taken()))
+        assert taken() == list(range(1200))
+    finally:
+        kill_with_children(driver)
+        broker.stop()
+
+
+def kill_with_children(process: psutil.Popen) -> None:
+    """At once: Python, its JVM, its workers, its journal."""
+    everybody = [process, *process.children(recursive=True)]
+    for each in everybody:
+        with suppress(psutil.NoSuchProcess):
+            os.kill(each.pid, signal.SIGKILL)
+    process.wait()
+    psutil.wait_procs(everybody[1:], timeout=60)
+
+
+def _log(directory: Path) -> str:
+    log = directory / "journal" / "journal.log"
+    return log.read_text() if log.exists() else ""
