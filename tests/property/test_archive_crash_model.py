@@ -58,7 +58,6 @@ class Stage:
         self.steps_left: int | None = None
         self.seen: dict[tuple[int, int, int], list[int]] = {}
         self.desk = ArchiveDesk(self.spec, "life")
-        self.batches = 0
 
     # what a reader of directories sees
 
@@ -135,8 +134,7 @@ class Stage:
         start, end = self.consumed, self.consumed + size
         if speculative:
             self.write(start, end)  # an attempt that Spark did not wait for
-        prepared = self.desk.prepare(self.write(start, end), start, end, self.batches)
-        self.batches += 1
+        prepared = self.desk.prepare(self.write(start, end), start, end)
         self.consumed, self.named = end, prepared  # the commit: one write
         self.desk.publish(prepared)
         self.sure = end

@@ -53,7 +53,7 @@ class Plant:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(0.05):
+            while not self._stop.wait(0.2):
                 numbers = range(self.sent, self.sent + BURST)
                 self._device.publish_all([Message(topic, b"%d" % number, 2) for number in numbers for topic in TOPICS])
                 self.sent += BURST
@@ -116,6 +116,7 @@ def test_each_row_is_in_the_archive_once_whatever_was_killed(node: NodeProcess, 
         for lake in lakes:
             assert lake.wait_for(sent) == expected
             until(lambda lake=lake: not lake.pending(), "nothing is left pending")
+        there.barrier()
         came = there.topics()
     for topic in TOPICS:
         assert sorted(map(int, came[topic])) == expected

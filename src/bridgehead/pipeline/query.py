@@ -143,7 +143,7 @@ def start_transform(
             commit([row.asDict() for row in frame.mapInArrow(stage, MANIFEST_DDL).collect()])
         else:
             listed = [row.asDict() for row in frame.mapInArrow(archive.rows(stage).__call__, LISTED_DDL).collect()]
-            archive.land(listed, planned.start, planned.end, number, commit)
+            archive.land(listed, planned.start, planned.end, commit)
 
     started = (
         result.frame.writeStream.foreachBatch(land)

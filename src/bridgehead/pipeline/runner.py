@@ -25,6 +25,7 @@ from bridgehead.pipeline.archive.desk import ArchiveDesk
 from bridgehead.pipeline.archive.housekeeping import Housekeeping
 from bridgehead.pipeline.archive.landing import Landing
 from bridgehead.pipeline.archive.loading import LoadingDesk
+from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
 
@@ -75,7 +76,7 @@ class QueryRunner:
         self._starting = starting
         self._on_stale = on_stale
         self._ended = threading.Event()
-        self._housekeeping: Housekeeping | None = None
+        self._housekeeping = _housekeeping(query.archive)
 
     def start(self) -> None:
         threading.Thread(target=self._run, name=self._query.log, daemon=True).start()
@@ -138,13 +139,12 @@ class QueryRunner:
         if spec is None:
             return None
         desk = ArchiveDesk(spec, life) if spec.is_parquet else LoadingDesk(spec, life, session, schema)
-        if self._housekeeping is None and spec.is_parquet:
-            self._housekeeping = Housekeeping(Compactor(spec))
-            self._housekeeping.start()
         if self._housekeeping is not None:
             desk.on_published = self._housekeeping.published
         landing = Landing(desk, self._node, self._query.log)
         landing.recover()
+        if self._housekeeping is not None:
+            self._housekeeping.start()
         return landing
 
     def _new_checkpoint(self) -> str:
@@ -163,6 +163,10 @@ class QueryRunner:
             if other.name != name:
                 shutil.rmtree(other, ignore_errors=True)
         return str(home / name)
+
+
+def _housekeeping(spec: ArchiveSpec | None) -> Housekeeping | None:
+    return Housekeeping(Compactor(spec)) if spec is not None and spec.is_parquet else None
 
 
 def reason_of(error: Exception) -> str:

@@ -47,20 +47,21 @@ class ArchiveDesk:
         except OSError as error:
             raise self._failure(error) from error
 
-    def prepare(self, pending: Sequence[PendingFile], start: int, end: int, batch: int) -> Published:
+    def prepare(self, pending: Sequence[PendingFile], start: int, end: int) -> Published:
         """The places of a batch's files, which the commit makes final. After it nothing is left to do but rename."""
+        version = self._version + 1
         key, own = key_of(self.spec), self._pending.relative_to(self._root)
         found = []
         for each in pending:
-            name = visible_name(key, self._life, start, end, batch, each.partition, each.number)
+            name = visible_name(key, self._life, start, end, version, each.partition, each.number)
             found.append((str(own / each.name), os.path.join(each.directory, name)))
         try:
             for directory in {each.directory for each in pending}:
                 files.make_directory(self._root / directory)
         except OSError as error:
             raise self._failure(error) from error
-        self._version += 1
-        return Published(self.spec.path, tuple(found), self._version)
+        self._version = version
+        return Published(self.spec.path, tuple(found), version)
 
     def publish(self, committed: Published) -> None:
         """Every file that the commit names is in its place, for good. What is no longer pending was put there before."""

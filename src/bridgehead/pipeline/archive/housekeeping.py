@@ -27,6 +27,7 @@ class Housekeeping:
         self._lock = threading.Lock()
         self._due: set[str] = set()
         self._end = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def published(self, directories: set[str]) -> None:
         """These have got files."""
@@ -34,7 +35,10 @@ class Housekeeping:
             self._due |= directories
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="archive", daemon=True).start()
+        """Once is enough, however often the query starts."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
+            self._thread.start()
 
     def end(self) -> None:
         self._end.set()

@@ -67,7 +67,7 @@ class Landing:
     def rows(self, stage: Stage) -> ArchiveRows:
         return ArchiveRows(self._desk.spec, stage)
 
-    def land(self, listed: list[dict[str, Any]], start: int, end: int, batch: int, commit: Commit) -> None:
+    def land(self, listed: list[dict[str, Any]], start: int, end: int, commit: Commit) -> None:
         """Commit parts and files together, then show the files."""
         texts = [each.pop(FILE) for each in listed]
         parts = [part for part, text in zip(listed, texts, strict=True) if text is None]
@@ -75,7 +75,7 @@ class Landing:
         if not files:
             commit(parts, archived=None)
             return
-        prepared = self._desk.prepare(files, start, end, batch)
+        prepared = self._desk.prepare(files, start, end)
         # A commit whose answer was lost on the way is asked for again, and was made before: what was committed the node knows.
         if commit(parts, archived=prepared.to_json()) or self._committed() == prepared:
             self._desk.publish(prepared)

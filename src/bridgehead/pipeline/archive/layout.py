@@ -1,11 +1,12 @@
 """Names in an archive.
 
-    path/date=2026-11-16/part-<key>-<life>-<start>-<end>-<batch>-<partition>-<number>.parquet
+    path/date=2026-11-16/part-<key>-<life>-<start>-<end>-<version>-<partition>-<number>.parquet
     path/_pending/<key>/...
 
 The key names query and node, so that several routes and nodes may share a path. The life names the offsets: a node
-without a disk counts from 0 again at each start. Readers pass over whatever begins with ``_`` or ``.``; pending files
-do not end in ``.parquet`` either, for those who look by pattern.
+without a disk counts from 0 again at each start. A batch is known by its range of offsets, and, as a query with a memory
+makes rows without taking any in, by a version that rises with each commit. Readers pass over whatever begins with ``_`` or
+``.``; pending files do not end in ``.parquet`` either, for those who look by pattern.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ def own_prefix(key: str) -> str:
     return f"part-{key}-"
 
 
-def visible_name(key: str, life: str, start: int, end: int, batch: int, partition: int, number: int) -> str:
+def visible_name(key: str, life: str, start: int, end: int, version: int, partition: int, number: int) -> str:
     """The name says query, batch and partition; names of one life sort as its rows do."""
-    return f"{own_prefix(key)}{life}-{start:015d}-{end:015d}-{batch}-{partition:05d}-{number:05d}{SUFFIX}"
+    return f"{own_prefix(key)}{life}-{start:015d}-{end:015d}-{version}-{partition:05d}-{number:05d}{SUFFIX}"
 
 
 def merged_name(first: str, token: str) -> str:

@@ -39,7 +39,7 @@ def batch(spec: ArchiveSpec, number: int, **more: object) -> None:
     columns = {"n": [number], "received_at": pa.array([0], TIMESTAMP), **more}
     task.add(pa.RecordBatch.from_pydict(columns))
     desk = ArchiveDesk(spec, "life")
-    desk.publish(desk.prepare(task.finish(), number, number + 1, number))
+    desk.publish(desk.prepare(task.finish(), number, number + 1))
 
 
 def read(spec: ArchiveSpec) -> list[int]:

@@ -58,7 +58,7 @@ def taken_over() -> None:
 
 
 def test_readers_see_nothing_before_the_commit_and_everything_behind_it(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
-    prepared = desk.prepare(written(spec, 1, 2, 2), 0, 3, 0)
+    prepared = desk.prepare(written(spec, 1, 2, 2), 0, 3)
     assert read(spec) == []
     desk.publish(prepared)
     assert read(spec) == [1, 2, 2]
@@ -67,7 +67,7 @@ def test_readers_see_nothing_before_the_commit_and_everything_behind_it(spec: Ar
 
 
 def test_files_that_the_last_commit_names_are_put_in_place_at_the_next_start(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
-    committed = desk.prepare(written(spec, 1, 2), 0, 2, 0)
+    committed = desk.prepare(written(spec, 1, 2), 0, 2)
     told = Published.from_json(committed.to_json())
     for _ in range(2):  # however often
         ArchiveDesk(spec, "life").recover(told, nobody_else)
@@ -82,7 +82,7 @@ def test_files_that_no_commit_names_are_removed_at_the_next_start(spec: ArchiveS
 
 
 def test_a_driver_whose_time_is_over_removes_nothing(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
-    files_of_the_next = desk.prepare(written(spec, 1), 0, 1, 0)
+    files_of_the_next = desk.prepare(written(spec, 1), 0, 1)
     with pytest.raises(StaleEpochError):
         desk.recover(None, taken_over)
     desk.publish(files_of_the_next)
@@ -90,7 +90,7 @@ def test_a_driver_whose_time_is_over_removes_nothing(spec: ArchiveSpec, desk: Ar
 
 
 def test_a_replay_of_a_committed_batch_leaves_nothing_behind(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
-    desk.publish(desk.prepare(written(spec, 1, 2), 0, 2, 0))
+    desk.publish(desk.prepare(written(spec, 1, 2), 0, 2))
     desk.discard(written(spec, 1, 2))
     assert read(spec) == [1, 2]
     assert pending(spec) == []
@@ -99,21 +99,21 @@ def test_a_replay_of_a_committed_batch_leaves_nothing_behind(spec: ArchiveSpec, 
 def test_a_node_that_counts_from_zero_again_replaces_nothing_of_its_earlier_life(spec: ArchiveSpec) -> None:
     for life in ("one", "two"):
         desk = ArchiveDesk(spec, life)
-        desk.publish(desk.prepare(written(spec, 1), 0, 1, 0))
+        desk.publish(desk.prepare(written(spec, 1), 0, 1))
     assert read(spec) == [1, 1]
 
 
 def test_two_routes_share_a_directory_and_let_each_other_alone(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
     other = replace(spec, route="cloud.pull.5678")
-    theirs = ArchiveDesk(other, "life").prepare(written(other, 5), 0, 1, 0)
+    theirs = ArchiveDesk(other, "life").prepare(written(other, 5), 0, 1)
     desk.recover(None, nobody_else)
-    desk.publish(desk.prepare(written(spec, 1), 0, 1, 0))
+    desk.publish(desk.prepare(written(spec, 1), 0, 1))
     ArchiveDesk(other, "life").publish(theirs)
     assert read(spec) == [1, 5]
 
 
 def test_what_was_committed_goes_where_it_was_written_even_if_the_path_has_changed(spec: ArchiveSpec, tmp_path: Path) -> None:
-    committed = ArchiveDesk(spec, "life").prepare(written(spec, 1), 0, 1, 0)
+    committed = ArchiveDesk(spec, "life").prepare(written(spec, 1), 0, 1)
     moved = replace(spec, path=str(tmp_path / "elsewhere"))
     ArchiveDesk(moved, "life").recover(committed, nobody_else)
     assert read(spec) == [1]
@@ -127,7 +127,7 @@ def test_a_task_writes_what_it_holds_at_its_bound_and_goes_on(spec: ArchiveSpec,
     found = task.finish()
     assert [(each.partition, each.number, each.rows) for each in found] == [(3, 0, 1), (3, 1, 1)]
     desk = ArchiveDesk(spec, "life")
-    desk.publish(desk.prepare(found, 0, 2, 0))
+    desk.publish(desk.prepare(found, 0, 2))
     assert read(spec) == [1, 2]
 
 
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_is_an_error_that_names_the_archive_and_leaves_nothi
     "act",
     [
         lambda desk: desk.recover(None, nobody_else),
-        lambda desk: desk.prepare([PendingFile("x", "date=1", 0, 0, 1)], 0, 1, 0),
+        lambda desk: desk.prepare([PendingFile("x", "date=1", 0, 0, 1)], 0, 1),
         lambda desk: written(desk.spec, 1),
     ],
 )

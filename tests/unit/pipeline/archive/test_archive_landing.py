@@ -91,23 +91,23 @@ def pending(spec: ArchiveSpec) -> list[str]:
 
 
 def test_the_rows_that_are_staged_are_the_rows_in_the_archive(spec: ArchiveSpec, node: Node, landing: Landing) -> None:
-    landing.land(listed(landing, 1, 2, 3), 0, 3, 0, node.commit_up_to(3))
+    landing.land(listed(landing, 1, 2, 3), 0, 3, node.commit_up_to(3))
     assert read(spec) == [1, 2, 3]
     assert [part["rows"] for part in node.parts] == [3]
     assert "file" not in node.parts[0]
 
 
 def test_a_batch_without_rows_leaves_what_was_named_before(spec: ArchiveSpec, node: Node, landing: Landing) -> None:
-    landing.land(listed(landing, 1), 0, 1, 0, node.commit_up_to(1))
+    landing.land(listed(landing, 1), 0, 1, node.commit_up_to(1))
     named = node.files
-    landing.land(listed(landing), 1, 2, 1, node.commit_up_to(2))
+    landing.land(listed(landing), 1, 2, node.commit_up_to(2))
     assert node.files == named
     assert node.consumed == 2
 
 
 def test_a_batch_that_was_committed_before_adds_nothing(spec: ArchiveSpec, node: Node, landing: Landing) -> None:
     for _ in range(2):
-        landing.land(listed(landing, 1, 2), 0, 2, 0, node.commit_up_to(2))
+        landing.land(listed(landing, 1, 2), 0, 2, node.commit_up_to(2))
     assert read(spec) == [1, 2]
     assert pending(spec) == []
 
@@ -118,7 +118,7 @@ def test_a_commit_whose_answer_was_lost_shows_its_files_all_the_same(spec: Archi
         commit(parts, archived=archived)
         return bool(commit(parts, archived=archived))
 
-    landing.land(listed(landing, 1, 2), 0, 2, 0, asked_twice)
+    landing.land(listed(landing, 1, 2), 0, 2, asked_twice)
     assert read(spec) == [1, 2]
 
 
@@ -127,7 +127,7 @@ def test_a_refused_commit_shows_nothing_and_the_next_start_removes_it(spec: Arch
         raise RefusedError("a part is missing")
 
     with pytest.raises(RefusedError):
-        landing.land(listed(landing, 1, 2), 0, 2, 0, refused)
+        landing.land(listed(landing, 1, 2), 0, 2, refused)
     assert read(spec) == []
     landing.recover()
     assert pending(spec) == []
@@ -146,7 +146,7 @@ def test_versions_rise_from_batch_to_batch_and_from_driver_to_driver(spec: Archi
     for end in range(1, 5):
         landing = Landing(ArchiveDesk(spec, "life"), cast(NodeClient, node), "log") if end % 2 else landing
         landing.recover()
-        landing.land(listed(landing, end), end - 1, end, 0, node.commit_up_to(end))
+        landing.land(listed(landing, end), end - 1, end, node.commit_up_to(end))
         assert node.files is not None
         versions.append(node.files["version"])
     assert versions == [1, 2, 3, 4]

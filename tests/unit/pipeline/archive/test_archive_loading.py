@@ -75,7 +75,7 @@ def desk(spec: ArchiveSpec, spark: Spark) -> LoadingDesk:
 def committed(spec: ArchiveSpec, desk: LoadingDesk, *numbers: int) -> Published:
     task = ArchiveWriter(spec, 0)
     task.add(pa.RecordBatch.from_pydict({"n": list(numbers), "received_at": pa.array([0] * len(numbers), TIMESTAMP)}))
-    return desk.prepare(task.finish(), 0, len(numbers), 0)
+    return desk.prepare(task.finish(), 0, len(numbers))
 
 
 def left(told: Published) -> list[Path]:
