@@ -33,6 +33,7 @@ from bridgehead.reach import entrance
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.model import Settings
 from bridgehead.settings.route import Route
+from bridgehead.settings.transform import Transform
 from bridgehead.storage.deaddesk import DeadLetterDesk
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.freespace import LOOK_EVERY, FreeSpace, free_bytes
@@ -98,7 +99,7 @@ class Node:
         self._retention_watch: asyncio.TimerHandle | None = None
         # A token may outlive the node: no epoch of an earlier life may mean anything in this one.
         epochs = secrets.randbits(48) << EPOCHS_OF_A_LIFE
-        self._transforms = {route.id: route for route in self._routes if route.transform is not None}
+        self._transforms = {route.id: transform_rule(route.transform) for route in self._routes if route.transform is not None}
         self._gate = Gate(self._engine, self._journal, self._outboxes, staged, epochs, self._transforms)
         self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
         self._listeners: list[Listener] = []
@@ -279,8 +280,9 @@ class Node:
         """One for all routes without a transform or an archive, and one for each with one."""
         shared = any(_log_name(route) == SHARED for route in self._routes)
         queries = [QueryConfig(SHARED, rules)] if shared else []
-        own = (route for route in self._routes if route.has_own_query)
-        return (*queries, *(QueryConfig(route.id, rules, _transform(route), self._archive(route)) for route in own))
+        for route in (route for route in self._routes if route.has_own_query):
+            queries.append(QueryConfig(route.id, rules, self._transforms.get(route.id), self._archive(route)))
+        return tuple(queries)
 
     def _archive(self, route: Route) -> ArchiveSpec | None:
         archive = route.archive
@@ -380,10 +382,8 @@ def _outbox(route: Route, engine: Engine, ledger: Ledger) -> Outbox:
     return Outbox(route.id, engine, route.queue_limit, route.max_queue_bytes, ledger, route.strategy)
 
 
-def _transform(route: Route) -> TransformRule | None:
-    transform = route.transform
-    if transform is None:
-        return None
+def transform_rule(transform: Transform) -> TransformRule:
+    """A transform as the pipeline knows it."""
     return TransformRule(
         sql=transform.sql,
         sql_file=None if transform.sql_file is None else str(transform.sql_file),

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import typer
 
 from bridgehead import __version__
 from bridgehead.commands import deadletters
-from bridgehead.commands.frame import AsJson, ConfigFile, one_line_errors, settings_of
+from bridgehead.commands.frame import AsJson, ConfigFile, one_line_errors, report_faults, settings_of
 from bridgehead.errors import SettingsError, StorageError
 from bridgehead.settings.advice import advice
 
@@ -31,9 +32,17 @@ OptionalConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help=
 
 @app.command()
 def check(config: ConfigFile) -> None:
-    """Validate a configuration file; print every fault with its place (exit 2)."""
+    """Validate a configuration file and try its transforms; print every fault with its place (exit 2)."""
     settings = settings_of(config, report=True)
-    for line in advice(settings):
+    warnings = list(advice(settings))
+    if any(route.transform is not None for route in settings.routes()):
+        from bridgehead.commands.check import try_transforms  # which knows Spark
+
+        outcome = try_transforms(settings, config, os.environ)
+        if outcome.faults:
+            report_faults(config, SettingsError(outcome.faults))
+        warnings += outcome.warnings
+    for line in warnings:
         typer.echo(f"warning: {line}")
     routes = len(settings.routes())
     typer.echo(f"{config}: node {settings.node}, {len(settings.bridges)} bridges, {routes} routes: good")

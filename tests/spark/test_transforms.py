@@ -36,6 +36,14 @@ FROM messages LATERAL VIEW explode(array('/one', '/two')) AS suffix
 """
 
 
+START = 300.0
+"""Seconds for a Spark and a query for each transform."""
+
+
+def is_starting(node: NodeProcess) -> bool:
+    return any((each["transform"] or {}).get("state") == "starting" for each in node.status()["routes"].values())
+
+
 def route(name: str, **settings: Any) -> dict[str, Any]:
     return {"filters": [f"{name}/#"], **settings}
 
@@ -70,7 +78,10 @@ def node(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         ],
         "remoteSubscriptions": [route("pull", transform={"sql": "SELECT upper(topic) AS topic, payload, qos FROM messages"})],
     }
-    node = NodeProcess(directory, {"bridges": [bridge]}).start()
+    node = NodeProcess(directory, {"bridges": [bridge]}).launch()
+    node.wait_ready(within=START)
+    node.wait_connected()
+    until(lambda: not is_starting(node), "every transform has started", START, lambda: node.status()["routes"])
     yield node
     node.stop()
 

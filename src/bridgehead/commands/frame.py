@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -23,10 +23,15 @@ def settings_of(config: Path | None, *, report: bool = False) -> Settings:
     try:
         return load(config, os.environ) if config is not None else default_settings()
     except SettingsError as error:
-        typer.echo(str(error), err=not report)
-        count = len(error.faults)
-        typer.echo(f"{config}: {count} fault{'s' if count != 1 else ''}", err=not report)
-        raise typer.Exit(2) from error
+        report_faults(config, error, err=not report)
+
+
+def report_faults(config: Path | None, error: SettingsError, *, err: bool = False) -> NoReturn:
+    """Every fault in a line, how many there are, and exit 2."""
+    typer.echo(str(error), err=err)
+    count = len(error.faults)
+    typer.echo(f"{config}: {count} fault{'s' if count != 1 else ''}", err=err)
+    raise typer.Exit(2) from error
 
 
 @contextmanager

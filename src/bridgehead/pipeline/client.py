@@ -39,6 +39,11 @@ class NodeClient:
         answer = self._call(Action.BEGIN, log=log, anew=anew)
         return answer["incarnation"], answer["offset"]
 
+    def idle(self, log: str) -> int | None:
+        """The node's time in milliseconds, if every message that came up to it has become outbox rows."""
+        found = self._call(Action.IDLE, log=log)["now"]
+        return None if found is None else int(found)
+
     def latest(self, log: str, start: int, max_rows: int, max_bytes: int, wait: float) -> int:
         """Where a batch from ``start`` would end; waits up to ``wait`` seconds for a first row."""
         answer = self._call(Action.LATEST, log=log, start=start, max_rows=max_rows, max_bytes=max_bytes, wait=wait)

@@ -185,6 +185,10 @@ class Gate:
         log.hold(query.origin)
         return query.origin
 
+    def idle(self, epoch: int, name: str) -> bool:
+        """Whether everything that came is outbox rows: no row that comes from now on can be older than now."""
+        return self._log(epoch, name).empty
+
     def latest(self, epoch: int, name: str, start: int, max_rows: int, max_bytes: int) -> int:
         log, query = self._log(epoch, name), self._query(name)
         end = log.plan(start, max_rows, max_bytes)

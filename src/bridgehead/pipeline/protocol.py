@@ -3,6 +3,7 @@
 | call | says | answer |
 |---|---|---|
 | begin | epoch, log, anew | incarnation, and the offset where the query of this log starts |
+| idle | epoch, log | the time, if nothing waits that came before it |
 | latest | epoch, log, start, max_rows, max_bytes, wait | the offset a batch from start would end at |
 | plan | epoch, log, start, end | the running batch covers this range |
 | planned | epoch, log | that range, the highest hop count and QoS of its rows |
@@ -45,6 +46,7 @@ MAX_PART_BYTES: Final = 64 << 20
 
 class Action(StrEnum):
     BEGIN = "begin"
+    IDLE = "idle"
     LATEST = "latest"
     PLAN = "plan"
     PLANNED = "planned"

@@ -28,6 +28,7 @@ from bridgehead.pipeline.archive.loading import LoadingDesk
 from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
+from bridgehead.pipeline.passingtime import LOOK_EVERY, PassingTime
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
@@ -110,28 +111,38 @@ class QueryRunner:
         """Run the query to its end; why it ended."""
         try:
             with self._starting:
-                query = self._start()
+                query, passing = self._start()
                 while query.isActive and query.status["message"].startswith("Initializing"):
                     self._ended.wait(STARTS_LOOK)
-            query.awaitTermination()
+            if passing is None:
+                query.awaitTermination()
+            while passing is not None and not query.awaitTermination(LOOK_EVERY):
+                passing.look()
         except Exception as error:
             return reason_of(error)
         return "the query ended"
 
-    def _start(self) -> Any:
-        from bridgehead.pipeline import query, sparkconf
+    def _start(self) -> tuple[Any, PassingTime | None]:
+        """The query, and what moves its time on where that is known."""
+        from bridgehead.pipeline import query, sparkconf, transformquery
 
         incarnation, _ = self._node.begin(self._query.log)
         if self._query.transform is not None or self._query.archive is not None:
-            session = query.session_of(self._spark)
-            result = query.made(session, self._config, self._query, self._tasks)
+            session = transformquery.session_of(self._spark)
+            result = transformquery.made(session, self._config, self._query, self._tasks)
             checkpoint = self._kept_checkpoint(incarnation) if result.has_memory else self._new_checkpoint()
             archive = self._archive(session, incarnation, result.frame.schema)
-            return query.start_transform(session, self._config, self._query, result, checkpoint, self._node, archive)
+            lander = transformquery.Lander(
+                session, self._config, self._query, result, self._tasks, self._node, incarnation, archive
+            )
+            started = lander.start(checkpoint)
+            if result.lateness is None or not result.has_memory:
+                return started, None
+            return started, PassingTime(started, self._node, self._query.log, result.lateness)
         args = self._spark, self._config, self._query, self._tasks, self._new_checkpoint()
         if self._config.conf.get(sparkconf.MESSAGES_CONF) == "true":
-            return query.start_messages(*args, self._node)
-        return query.start_scan(*args)
+            return query.start_messages(*args, self._node), None
+        return query.start_scan(*args), None
 
     def _archive(self, session: Any, life: str, schema: Any) -> Landing | None:
         """The archive of this query, brought to where the last commit is."""

@@ -96,6 +96,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             log.on_visible = self._news[name].set
         self._actions: dict[Action, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             Action.BEGIN: self._begin,
+            Action.IDLE: self._idle,
             Action.LATEST: self._latest,
             Action.PLAN: self._plan,
             Action.PLANNED: self._planned,
@@ -203,6 +204,9 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
     async def _begin(self, told: dict[str, Any]) -> dict[str, Any]:
         offset = self._gate.begin(told["epoch"], told["log"], anew=told["anew"])
         return {"incarnation": self._logs[told["log"]].incarnation, "offset": offset}
+
+    async def _idle(self, told: dict[str, Any]) -> dict[str, Any]:
+        return {"now": clock.now_us() // 1000 if self._gate.idle(told["epoch"], told["log"]) else None}
 
     async def _latest(self, told: dict[str, Any]) -> dict[str, Any]:
         """Where a batch would end; with nothing to read it waits for news, so that nobody has to ask in a circle."""

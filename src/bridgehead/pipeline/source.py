@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import StructType
 
@@ -48,7 +48,7 @@ class JournalReader(DataSourceStreamReader):  # type: ignore[misc]
         self._log = options["log"]
         self._max_rows = int(options["max_rows"])
         self._max_bytes = int(options["max_bytes"])
-        self._tasks = int(options["tasks"])
+        self.tasks = int(options["tasks"])
 
     @property
     def _node(self) -> NodeClient:
@@ -71,13 +71,28 @@ class JournalReader(DataSourceStreamReader):  # type: ignore[misc]
         if first == last:
             return []
         self._node.plan(self._log, first, last)
-        return [JournalRange(start["incarnation"], low, high) for low, high in split(first, last, self._tasks)]
+        return [JournalRange(start["incarnation"], low, high) for low, high in split(first, last, self.tasks)]
 
     def read(self, partition: JournalRange) -> Iterator[Batch]:
         return self._node.read_messages(partition.incarnation, self._log, partition.start, partition.end)
 
     def commit(self, end: Offset) -> None:
         self._node.release(self._log, end["offset"])
+
+
+class RangeReader(DataSourceReader):  # type: ignore[misc]
+    """Reads one range of a log, once. Options: those of JournalReader, and incarnation, start, end."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._stream = JournalReader(options)
+        self._incarnation = options["incarnation"]
+        self._range = int(options["start"]), int(options["end"])
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [JournalRange(self._incarnation, *bounds) for bounds in split(*self._range, self._stream.tasks)]
+
+    def read(self, partition: JournalRange) -> Iterator[Batch]:
+        return self._stream.read(partition)
 
 
 class JournalSource(DataSource):  # type: ignore[misc]
@@ -92,6 +107,9 @@ class JournalSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: StructType) -> JournalReader:
         return JournalReader(self.options)
+
+    def reader(self, schema: StructType) -> RangeReader:
+        return RangeReader(self.options)
 
 
 def split(start: int, end: int, tasks: int) -> list[tuple[int, int]]:

@@ -158,8 +158,8 @@ class Supervisor:
         self.queries[report.log] = state
         if SHARED in self.queries:
             self._set(State(self.queries[SHARED].phase, self.queries[SHARED].reason))
-        elif all(each.phase != "starting" for each in self.queries.values()):
-            self._set(State("running"))
+        else:
+            self._set(State("running"))  # there is no shared query, and Spark runs
         if self.ready:
             self._ran_since = self._ran_since or clock.monotonic()
 

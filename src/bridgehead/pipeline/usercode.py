@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 TABLE: Final = "messages"
 OFFSET: Final = "journal_offset"
+ARRIVAL: Final = "received_at"
 
 _WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
 _COLUMNS: Final = {
@@ -41,7 +42,7 @@ _COLUMNS: Final = {
 _REQUIRED: Final = ("topic", "payload")
 
 _NARROW: Final = frozenset({
-    "StreamingRelationV2", "Project", "Filter", "SubqueryAlias", "View", "EventTimeWatermark", "Generate",
+    "Project", "Filter", "SubqueryAlias", "View", "EventTimeWatermark", "Generate",
     "MapInArrow", "MapInPandas", "WithCTE", "CTERelationDef", "CTERelationRef", "UnresolvedHint", "ResolvedHint",
     "BatchEvalPython", "ArrowEvalPython", "MapPartitions", "MapElements", "SerializeFromObject",
     "DeserializeToObject", "TypedFilter", "AppendColumns",
@@ -61,10 +62,11 @@ class Made:
     has_memory: bool
     in_order: bool  # rows come out as they went in, or can be sorted by their offset
     to_sort: bool
+    lateness: int | None = None  # milliseconds that a watermark on arrivals waits; None: there is none, or another one
 
 
 def made_by(rule: TransformRule, spark: SparkSession, messages: DataFrame, *, whole: bool = False) -> Made:
-    """Run the transform on the table; TransformError says what is wrong with it or with what it returns.
+    """Run the transform on the table, a stream; TransformError says what is wrong with it or with what it returns.
 
     ``whole``: keep the columns that only an archive wants.
     """
@@ -80,7 +82,13 @@ def made_by(rule: TransformRule, spark: SparkSession, messages: DataFrame, *, wh
         has_memory=not all(_is(node, _WITHOUT_MEMORY) for node in nodes),
         in_order=orderly or keeps_offset,
         to_sort=keeps_offset and not orderly,
+        lateness=_lateness(spark, nodes),
     )
+
+
+def made_of(rule: TransformRule, spark: SparkSession, messages: DataFrame, *, whole: bool = False) -> DataFrame:
+    """What the transform makes of a table that stands still."""
+    return _known_columns(_result(rule, spark, messages), whole=whole)
 
 
 def _result(rule: TransformRule, spark: SparkSession, messages: DataFrame) -> DataFrame:
@@ -144,12 +152,33 @@ def _streaming_nodes(plan: Any) -> Iterator[Any]:
     yield plan
     children = plan.children()
     for at in range(children.size()):
-        yield from _streaming_nodes(children.apply(at))
+        yield from _streaming_nodes(_at(children, at))
+
+
+def _lateness(spark: Any, nodes: list[Any]) -> int | None:
+    """How long watermarks on the arrival of messages wait, if all of them are: the node knows when that time has passed."""
+    arrival = {
+        attribute.exprId().id()
+        for node in nodes
+        for attribute in (_at(node.output(), at) for at in range(node.output().size()))
+        if not node.children().size() and attribute.name() == ARRIVAL
+    }
+    watermarks = [node for node in nodes if node.nodeName() == "EventTimeWatermark"]
+    if not watermarks or not all(node.eventTime().exprId().id() in arrival for node in watermarks):
+        return None
+    delay_of = spark._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark.getDelayMs
+    return max(int(delay_of(node.delay())) for node in watermarks)
+
+
+def _at(sequence: Any, place: int) -> Any:
+    return sequence.apply(place)
 
 
 def _is(node: Any, names: frozenset[str]) -> bool:
     name = node.nodeName()
+    if not node.children().size():
+        return True
     if name == "Join":  # with a table that stands still nothing has to be kept
         children = node.children()
-        return not all(children.apply(at).isStreaming() for at in range(children.size()))
+        return not all(_at(children, at).isStreaming() for at in range(children.size()))
     return name in names

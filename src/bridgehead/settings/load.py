@@ -37,6 +37,11 @@ def load(path: Path, env: Mapping[str, str]) -> Settings:
     return parse(text, env, path.parent.absolute())
 
 
+def lines_of(path: Path, env: Mapping[str, str]) -> Mapping[fault.Path, int]:
+    """The line of every key of a file that can be read."""
+    return read_document(path.read_text(encoding="utf-8-sig"), env).lines
+
+
 def parse(text: str, env: Mapping[str, str], directory: Path | None = None) -> Settings:
     """The settings in YAML text; some of the files it names are looked for from this directory."""
     try:
