@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,69 +10,15 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from bridgehead.spark import register
-from support.client import Client, Message
-from support.mosquitto import Mosquitto
-from support.node import NodeProcess
-from support.waiting import free_ports, until
+from spark.plant import Plant
+from spark.session import plain_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.mosquitto]
 
-TOKEN = "a-key-for-guests"
-
-
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    conf = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-    }
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        session = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
-        register(session)
+    with plain_session() as session:
         yield session
-        session.stop()
-
-
-class Plant:
-    """A node that pushes ``plant/#`` inline to a mosquitto, and remembers."""
-
-    def __init__(self, directory: Path) -> None:
-        self.remote = Mosquitto(directory / "remote").start()
-        (flight,) = free_ports(1)
-        self.address = f"grpc://127.0.0.1:{flight}"
-        document = {
-            "persistence": {"mode": "file-native"},
-            "journal": {"retain": {"hours": 1}},
-            "pipeline": {"engine": "inline", "flight": {"port": flight, "token": TOKEN}},
-            "bridges": [
-                {"id": "cloud", "host": "127.0.0.1", "port": self.remote.port, "localSubscriptions": [{"filters": ["plant/#"]}]}
-            ],
-        }
-        self.node = NodeProcess(directory / "node", document).start()
-
-    def options(self, **given: str) -> dict[str, str]:
-        return {"node": self.address, "token": TOKEN, **given}
-
-    def publish(self, first: int, end: int) -> None:
-        """Numbered messages, delivered to the remote when this returns."""
-        with Client(self.node.port) as device:
-            device.publish_all([Message(f"plant/{n % 3}", str(n).encode(), 1) for n in range(first, end)])
-        self.delivered()
-
-    def delivered(self) -> None:
-        until(lambda: all(route["depth"] == 0 for route in self.node.routes("cloud", "push")), "all is delivered")
-
-    def kill(self) -> None:
-        self.node.kill()
-        self.node.start()
-
-    def close(self) -> None:
-        self.node.close()
-        self.remote.stop()
 
 
 @pytest.fixture
@@ -97,7 +42,8 @@ def test_delivered_messages_are_read_again_also_by_the_next_life(spark: SparkSes
     before = plant.node.routes("cloud", "push")[0]["delivered"]
     plant.kill()
     plant.publish(300, 400)
-    assert sorted(numbers(frame.collect())) == list(range(400))
+    every = spark.read.format("mqtt").options(**plant.options()).load()
+    assert sorted(numbers(every.collect())) == list(range(400))
     moment = rows[-1].received_at.astimezone().isoformat()
     later = spark.read.format("mqtt").options(**plant.options(startingOffsets=moment)).load()
     assert set(range(300, 400)) <= set(numbers(later.collect())) < set(range(400))

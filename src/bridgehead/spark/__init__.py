@@ -1,7 +1,7 @@
 """MQTT for every PySpark user: ``format("mqtt")``, as a source that can be replayed and as a sink that is acknowledged.
 
 In: the options of a reader or a writer. With ``url`` they name any MQTT broker; no node is needed, because the reader keeps a
-journal of its own beside the driver.
+journal of its own beside the driver. With ``node`` they name a running node: its journal, and its local broker.
 Out: a DataFrame with the columns of the message table, and real offsets.
 Promised: a message is acknowledged to the broker only when it is synced to the journal, and leaves the journal only when Spark
 has committed the batch that took it. Refused: options that make no sense, all at once and by name.

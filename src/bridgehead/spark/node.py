@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from bridgehead.errors import SettingsError
-from bridgehead.spark.nodeoptions import NodeSource
+from bridgehead.spark.nodeoptions import NodeSink, NodeSource
 from bridgehead.spark.options import parse
 
 
@@ -28,11 +27,21 @@ class NodeWay:
         return NodeStreamReader(source, source.access())
 
     def writer(self, options: Mapping[str, str], schema: StructType) -> DataSourceWriter:
-        raise _only_read()
+        from bridgehead.spark.nodewriter import NodeWriter
+
+        sink = _sink(options, schema)
+        return NodeWriter(sink, sink.access())
 
     def stream_writer(self, options: Mapping[str, str], schema: StructType) -> DataSourceStreamWriter:
-        raise _only_read()
+        from bridgehead.spark.nodewriter import NodeStreamWriter
+
+        sink = _sink(options, schema)
+        return NodeStreamWriter(sink, sink.access())
 
 
-def _only_read() -> SettingsError:
-    return SettingsError([("node", "can only be read so far")])
+def _sink(options: Mapping[str, str], schema: StructType) -> NodeSink:
+    from bridgehead.spark.sinkrows import check_columns
+
+    sink = parse(NodeSink, options)
+    check_columns(list(schema.fieldNames()), sink)
+    return sink

@@ -13,7 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from bridgehead.clock import moment_us
 from bridgehead.errors import SettingsError
 from bridgehead.pipeline.access import PLAIN, TLS, Access
-from bridgehead.settings.part import Count, FilePath, Part, Size, Whole
+from bridgehead.settings.part import INT64_MAX, Count, FilePath, MqttName, Part, Seconds, Size, Whole
+from bridgehead.spark.options import Messages
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -89,6 +90,21 @@ class Node(Part):
         if faults:
             raise SettingsError(faults)
         return Access(self.node, self.token.get_secret_value(), **pems)
+
+
+class NodeSink(Node, Messages):
+    """What a writer may be told."""
+
+    client_id: MqttName | None = None  # whose the messages are, for those who read the journal
+    txn_app_id: MqttName | None = None  # of a batch write: with the same name and a number that is not above the last one it
+    txn_version: Annotated[Whole, Field(ge=0, le=INT64_MAX)] | None = None  # was done before
+    give_up_after: Seconds = 120.0  # without room in the node
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> NodeSink:
+        if (self.txn_app_id is None) != (self.txn_version is None):
+            raise ValueError("txnAppId and txnVersion belong together")
+        return self
 
 
 class NodeSource(Node):

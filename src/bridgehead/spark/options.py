@@ -155,10 +155,9 @@ class Source(Broker):
     fail_on_data_loss: bool = True
 
 
-class Sink(Broker):
-    """What a writer may be told; what a column says goes first."""
+class Messages(Part):
+    """What a writer may be told of the messages it makes; what a column says goes first."""
 
-    client_id: MqttName | None = None  # how the names of its connections begin
     topic: Annotated[MqttText, AfterValidator(_topic)] | None = None
     qos: QoS = 1
     retain: bool = False
@@ -167,7 +166,14 @@ class Sink(Broker):
     content_type: MqttText | None = None
     response_topic: Annotated[MqttText, AfterValidator(_topic)] | None = None
     user_properties: Annotated[tuple[tuple[MqttText, MqttText], ...], BeforeValidator(_pairs)] = ()
-    message_id_property: MqttText = "message-id"  # the user property with a message's id; empty = none
+    message_id_property: MqttText = ""  # the user property with a message's id; empty = none
+
+
+class Sink(Broker, Messages):
+    """What a writer may be told."""
+
+    client_id: MqttName | None = None  # how the names of its connections begin
+    message_id_property: MqttText = "message-id"
     give_up_after: Seconds = 120.0  # without progress
 
 

@@ -17,7 +17,7 @@ from bridgehead.columns.batches import Batch, constant
 from bridgehead.columns.schema import OUTBOX, TIMESTAMP, USER_PROPERTIES, USER_PROPERTY
 from bridgehead.errors import RefusedError, SettingsError
 from bridgehead.pipeline.rules import with_ids
-from bridgehead.spark.options import Sink
+from bridgehead.spark.options import Messages
 from bridgehead.wire.topicnames import valid_topic
 
 COLUMNS: Final = {
@@ -51,7 +51,7 @@ _TAKEN: Final[dict[str, tuple[Typed, ...]]] = {
 }
 
 
-def check_columns(names: list[str], sink: Sink) -> None:
+def check_columns(names: list[str], sink: Messages) -> None:
     """Raises SettingsError where a DataFrame with these columns cannot be published."""
     faults = [
         (name, f"no column of a message; known are {', '.join(COLUMNS)}")
@@ -69,7 +69,7 @@ def check_columns(names: list[str], sink: Sink) -> None:
 class SinkRows:
     """Makes messages of one task's rows. ``beginning`` is how the ids of all of them begin."""
 
-    def __init__(self, sink: Sink, beginning: str) -> None:
+    def __init__(self, sink: Messages, beginning: str) -> None:
         self._sink = sink
         self._beginning = beginning
         self._row = 0

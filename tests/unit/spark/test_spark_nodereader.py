@@ -16,7 +16,7 @@ from bridgehead import clock
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import MESSAGE
 from bridgehead.errors import NotRetainedError, RefusedError, SettingsError
-from bridgehead.spark.nodeoptions import NodeSource
+from bridgehead.spark.nodeoptions import NodeSink, NodeSource
 from bridgehead.spark.nodereader import NodeReader, NodeStreamReader
 from bridgehead.spark.options import parse
 from bridgehead.storage.engine import Changes
@@ -240,3 +240,10 @@ def test_a_token_is_needed() -> None:
     with pytest.raises(SettingsError) as caught:
         parse(NodeSource, {"node": "grpc://127.0.0.1:1"})
     assert [path for path, _ in caught.value.faults] == ["token"]
+
+
+def test_a_write_has_a_name_and_a_number_or_neither() -> None:
+    given = {"node": "grpc://127.0.0.1:1", "token": "t", "topic": "a"}
+    assert parse(NodeSink, {**given, "txnAppId": "nightly", "txnVersion": "3"}).txn_version == 3
+    with pytest.raises(SettingsError, match="belong together"):
+        parse(NodeSink, {**given, "txnVersion": "3"})
