@@ -16,12 +16,13 @@ from bridgehead.broker.listener import Listener
 from bridgehead.console import deadletters
 from bridgehead.console.backup import backup_router
 from bridgehead.console.server import Console
-from bridgehead.errors import CommandError, StorageError
+from bridgehead.errors import CommandError, StartError, StorageError
 from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
-from bridgehead.pipeline.jobconfig import QueryConfig, TransformRule
+from bridgehead.pipeline.jobconfig import NodeJob, QueryConfig, TransformRule
+from bridgehead.pipeline.lease import LeaseDesk
 from bridgehead.pipeline.remembered import remember, removed_routes
 from bridgehead.pipeline.replay import Replay
 from bridgehead.pipeline.room import Room
@@ -108,7 +109,7 @@ class Node:
         self._inline_due = False
         self._backing_up = False
         self._service: Service | None = None
-        self._supervisor: Supervisor | None = None
+        self._pipeline: Supervisor | LeaseDesk | None = None  # who has the driver: we, or somebody else
         self._console: Console | None = None
 
     def _storage(self) -> Engine:
@@ -196,8 +197,8 @@ class Node:
             routers = (backup_router(self._back_up), deadletters.router(self._desk))
             self._console = Console(console.host, console.port, self.view(), *routers)
             await self._console.start()
-            if self._supervisor is not None:
-                self._supervisor.start()
+            if self._pipeline is not None:
+                self._pipeline.start()
             # The first start on a machine compiles the kernels; the loop stays free, so health answers meanwhile.
             await asyncio.to_thread(kernels.warm)
             for bound in self._listeners:
@@ -211,6 +212,8 @@ class Node:
 
     def _start_engines(self) -> None:
         pipeline = self.settings.pipeline
+        if pipeline.nodes:
+            raise StartError("pipeline.nodes is for `bridgehead pipeline`; a node works for itself")
         # Every engine knows the rules of every route: its log may hold rows of one that had another engine before.
         left = (rules for route, rules in self._removed.items() if self._journal.waiting_of(route))
         rules = (*self._rules.values(), *left)
@@ -243,7 +246,11 @@ class Node:
                 checkpoint=pipeline.checkpoint,
                 modules=str(self.settings.directory),
             )
-            self._supervisor = Supervisor(settings, self._gate, self._service)
+            if pipeline.external:
+                job = NodeJob(self.settings.node, queries, settings.max_rows, settings.max_bytes)
+                self._pipeline = LeaseDesk(self._gate, self._service, job)
+            else:
+                self._pipeline = Supervisor(settings, self._gate, self._service)
 
     @property
     def _guests_may_come(self) -> bool:
@@ -336,7 +343,7 @@ class Node:
             broker=self.broker,
             journal=self._journal,
             gate=self._gate,
-            supervisor=self._supervisor,
+            pipeline=self._pipeline,
             bridges=bridges,
             routes=routes,
             storage=lambda: {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot()},
@@ -363,8 +370,8 @@ class Node:
                 watch.cancel()
         for listener in self._listeners:
             await listener.stop()
-        if self._supervisor is not None:
-            await self._supervisor.stop()
+        if self._pipeline is not None:
+            await self._pipeline.stop()
         for service in self._bridges:
             await service.stop()
         self.broker.close()

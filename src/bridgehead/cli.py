@@ -1,4 +1,4 @@
-"""The command line: run a node, check a file, look after its dead letters, watch the demo."""
+"""The command line: run a node or a pipeline, check a file, look after its dead letters, watch the demo."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pret
 
 app.add_typer(deadletters.app, name="deadletters")
 
+Verbose = Annotated[bool, typer.Option("-v", "--verbose")]
 OptionalConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help="The configuration file (YAML).")]
 
 
@@ -49,13 +50,9 @@ def check(config: ConfigFile) -> None:
 
 
 @app.command()
-def run(config: OptionalConfigFile = None, verbose: Annotated[bool, typer.Option("-v", "--verbose")] = False) -> None:
+def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
     """Run a node in the foreground until SIGTERM or SIGINT."""
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    _log_to_stderr(verbose=verbose)
     settings = settings_of(config)
     for line in advice(settings):
         log.warning(line)
@@ -63,9 +60,7 @@ def run(config: OptionalConfigFile = None, verbose: Annotated[bool, typer.Option
 
     async def serve() -> None:
         node = Node(settings)
-        stopped = asyncio.Event()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(name, stopped.set)
+        stopped = _until_told_to_stop()
         node.on_failure = stopped.set
         await node.start()
         logging.getLogger("bridgehead").info("node %s listens on %s", settings.node, node.ports)
@@ -73,6 +68,19 @@ def run(config: OptionalConfigFile = None, verbose: Annotated[bool, typer.Option
         await node.stop()
         if node.failure is not None:
             raise StorageError(f"storage failed: {node.failure}")
+
+    _run(serve())
+
+
+@app.command()
+def pipeline(config: ConfigFile, verbose: Verbose = False) -> None:
+    """Run only the Spark side, for nodes with pipeline.external: those of pipeline.nodes, or the one of this file."""
+    _log_to_stderr(verbose=verbose)
+    settings = settings_of(config)
+    from bridgehead.commands import pipeline as command
+
+    async def serve() -> None:
+        await command.run(settings, _until_told_to_stop())
 
     _run(serve())
 
@@ -151,6 +159,22 @@ def audit(config: OptionalConfigFile = None, as_json: AsJson = False) -> None:
 def version() -> None:
     """Print the version."""
     typer.echo(__version__)
+
+
+def _log_to_stderr(*, verbose: bool) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def _until_told_to_stop() -> asyncio.Event:
+    """Set by SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(name, stopped.set)
+    return stopped
 
 
 def _tell(work: Callable[[], str]) -> None:

@@ -26,17 +26,28 @@ class NodeClient:
     Refusals come out as RefusedError and StaleEpochError, all else as Flight's errors.
     """
 
-    def __init__(self, access: Access, epoch: int) -> None:
+    def __init__(self, access: Access, epoch: int, patience: float = CALL_PATIENCE) -> None:
         self._access = access
         self._epoch = epoch
         self._options = flight.FlightCallOptions(
-            timeout=CALL_PATIENCE, headers=[(TOKEN_HEADER.encode(), access.token.encode())]
+            timeout=patience, headers=[(TOKEN_HEADER.encode(), access.token.encode())]
         )
         self._flight = access.connect()
 
-    def begin(self, log: str, *, anew: bool = False) -> tuple[str, int]:
-        """The incarnation of the offsets, and where to start; ``anew``: a query that has no checkpoint."""
-        answer = self._call(Action.BEGIN, log=log, anew=anew)
+    def lease(self, holder: str, epoch: int | None) -> dict[str, Any]:
+        """Take the lease of the node, or renew the one with this epoch; RefusedError while somebody else holds it."""
+        return self._call(Action.LEASE, holder=holder, epoch=epoch)
+
+    def give_up(self, holder: str, epoch: int, wait: float) -> None:
+        """End the lease, after up to so many seconds in which running batches may end."""
+        self._call(Action.GIVE_UP, holder=holder, epoch=epoch, wait=wait)
+
+    def begin(self, log: str, *, anew: bool = False, ui: str | None = None) -> tuple[str, int]:
+        """The incarnation of the offsets, and where to start; ``anew``: a query that has no checkpoint.
+
+        ``ui``: where Spark's own pages are.
+        """
+        answer = self._call(Action.BEGIN, log=log, anew=anew, ui=ui)
         return answer["incarnation"], answer["offset"]
 
     def idle(self, log: str) -> int | None:

@@ -1,4 +1,4 @@
-"""One life of the driver as the node sees it: a child in a session of its own, its output in a bounded file.
+"""One life of the driver as its parent sees it: a child in a session of its own, its output in a bounded file.
 
 The JVM and the Python workers are born into that session, so all of them can be found and ended with it, even after the
 driver is gone. The driver stays unreaped until that is done: its number, which names the session, cannot come to mean
@@ -16,6 +16,7 @@ import sys
 import threading
 from collections import deque
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Final
 
 from bridgehead.pipeline.jobconfig import JobConfig
@@ -45,7 +46,9 @@ class DriverProcess:
         self.pid = self._process.pid
         self._output = threading.Thread(target=self._keep_output, name="driver-output", daemon=True)
         self._output.start()
-        threading.Thread(target=self._feed, args=(config.to_json(),), name="driver-input", daemon=True).start()
+        self._lines: SimpleQueue[str | None] = SimpleQueue()  # to be told, in order; None ends it
+        self.tell(config)
+        threading.Thread(target=self._feed, name="driver-input", daemon=True).start()
         threading.Thread(target=self._wait, name="driver-end", daemon=True).start()
 
     @property
@@ -53,22 +56,30 @@ class DriverProcess:
         """What the driver said last."""
         return next((line for line in reversed(self.tail) if line), "no output")
 
+    def tell(self, job: JobConfig) -> None:
+        """Of another node, or of a new epoch of one that it knows."""
+        self._lines.put(job.to_json())
+
     def ask_to_stop(self) -> None:
-        self._feed("stop")
+        self._lines.put("stop")
 
     def kill(self) -> None:
         """End the driver, its JVM and its workers now."""
         if not self.ended.done():
             kill_session(self.pid)
 
-    def _feed(self, line: str) -> None:
+    def _feed(self) -> None:
+        """On a thread of its own: a driver that does not read must not hold up the loop."""
         stdin = self._process.stdin
         assert stdin is not None
         try:
-            stdin.write(line.encode() + b"\n")
-            stdin.flush()
+            while (line := self._lines.get()) is not None:
+                stdin.write(line.encode() + b"\n")
+                stdin.flush()
         except OSError as error:
             self.tail.append(f"the driver reads no more: {error}")
+        with contextlib.suppress(BrokenPipeError):  # a line that nobody read any more
+            stdin.close()
 
     def _keep_output(self) -> None:
         """Everything the driver's processes print, in a file that stays small."""
@@ -93,9 +104,7 @@ class DriverProcess:
         kill_session(self.pid)
         status = self._process.wait()
         self._output.join(timeout=5.0)
-        if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # a line that nobody read any more
-                self._process.stdin.close()
+        self._lines.put(None)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._set_ended, status)
 

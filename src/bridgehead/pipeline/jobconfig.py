@@ -1,12 +1,13 @@
-"""What a node tells its driver: one JSON line on standard input, token included, nothing on a command line."""
+"""What a driver is told of a node: one JSON line on standard input, token included, nothing on a command line."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from bridgehead.pipeline.access import Access
+from bridgehead.pipeline.access import Access, as_environment
 from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.rules import RouteRules
 
@@ -32,6 +33,13 @@ class QueryConfig:
     transform: TransformRule | None = None  # then all rows of the log are of one route
     archive: ArchiveSpec | None = None  # then too
 
+    def with_its_text(self) -> QueryConfig:
+        """The same for somebody who cannot read our files."""
+        if self.transform is None or self.transform.sql_file is None:
+            return self
+        text = Path(self.transform.sql_file).read_text(encoding="utf-8")
+        return replace(self, transform=replace(self.transform, sql=text, sql_file=None))
+
     @staticmethod
     def from_json(value: dict[str, Any]) -> QueryConfig:
         transform, archive = value["transform"], value["archive"]
@@ -41,6 +49,24 @@ class QueryConfig:
             transform=None if transform is None else TransformRule(**transform),
             archive=None if archive is None else ArchiveSpec.from_json(archive),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJob:
+    """What a node tells a pipeline elsewhere: all that the pipeline's own file does not say."""
+
+    node: str
+    queries: tuple[QueryConfig, ...]
+    max_rows: int
+    max_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """SQL that is in a file is told as text: that file is on the node's machine."""
+        return asdict(replace(self, queries=tuple(query.with_its_text() for query in self.queries)))
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> NodeJob:
+        return NodeJob(**{**value, "queries": tuple(QueryConfig.from_json(query) for query in value["queries"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +84,7 @@ class JobConfig:
     max_bytes: int = 256 << 20
     checkpoint: str | None = None  # where queries with a memory keep it; None = in data_dir
     modules: str = ""  # a directory in which the modules of transforms are looked for
+    accesses: tuple[Access, ...] = ()  # to other nodes that this driver may get a job of
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -66,4 +93,9 @@ class JobConfig:
     def from_json(text: str) -> JobConfig:
         value = json.loads(text)
         queries = tuple(QueryConfig.from_json(query) for query in value["queries"])
-        return JobConfig(**{**value, "access": Access(**value["access"]), "queries": queries})
+        accesses = tuple(Access(**access) for access in value["accesses"])
+        return JobConfig(**{**value, "access": Access(**value["access"]), "queries": queries, "accesses": accesses})
+
+    def environment(self) -> dict[str, str]:
+        """What every process of this driver needs to reach its nodes."""
+        return as_environment(dict.fromkeys((self.access, *self.accesses)))

@@ -12,6 +12,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -22,6 +23,7 @@ from pyspark.serializers import UTF8Deserializer, read_int
 
 from bridgehead.errors import StartError
 from bridgehead.pipeline.leash import die_with_parent
+from bridgehead.pipeline.sparkconf import SHIPPED, SHIPPED_PYTHON
 
 START_PATIENCE: Final = 120.0
 """Seconds until a JVM that has not called back counts as failed."""
@@ -44,6 +46,11 @@ _FLAGS: Final = (
 )
 
 
+def module_options() -> list[str]:
+    """What any of Spark's JVMs is started with."""
+    return [*(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS), *_FLAGS]
+
+
 def start(java_home: str, conf: dict[str, str], log_config: Path, work_dir: Path) -> subprocess.Popen[bytes]:
     """Start the JVM and wait until it can be reached; pyspark then finds it through the environment."""
     spark_home = _find_spark_home()
@@ -55,8 +62,7 @@ def start(java_home: str, conf: dict[str, str], log_config: Path, work_dir: Path
         class_path.insert(0, conf["spark.driver.extraClassPath"])
     command = [
         str(java),
-        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS),
-        *_FLAGS,
+        *module_options(),
         f"-Xmx{conf['spark.driver.memory']}",
         f"-Dlog4j2.configurationFile={log_config}",
         *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
@@ -73,6 +79,7 @@ def start(java_home: str, conf: dict[str, str], log_config: Path, work_dir: Path
                 stdin=subprocess.PIPE,  # its end ends the gateway
                 env=_environment(conf, call_back),
                 preexec_fn=_in_the_child,
+                cwd=_where_it_runs(conf, work_dir),
             )
         except OSError as error:
             raise StartError(f"cannot start {java}: {error}") from error
@@ -87,6 +94,14 @@ def start(java_home: str, conf: dict[str, str], log_config: Path, work_dir: Path
             os.environ["PYSPARK_GATEWAY_PORT"] = str(read_int(told))
             os.environ["PYSPARK_GATEWAY_SECRET"] = UTF8Deserializer().loads(told)
     return jvm
+
+
+def _where_it_runs(conf: dict[str, str], work_dir: Path) -> Path | None:
+    """Where we are; but with an archive of Python's, where the path that its executors use leads to our own Python."""
+    if conf["spark.pyspark.python"] != SHIPPED_PYTHON:
+        return None
+    (work_dir / SHIPPED).symlink_to(sys.prefix)
+    return work_dir
 
 
 def _environment(conf: dict[str, str], call_back: Path) -> dict[str, str]:

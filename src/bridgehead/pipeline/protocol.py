@@ -2,7 +2,7 @@
 
 | call | says | answer |
 |---|---|---|
-| begin | epoch, log, anew | incarnation, and the offset where the query of this log starts |
+| begin | epoch, log, anew (, ui) | incarnation, and the offset where the query of this log starts |
 | idle | epoch, log | the time, if nothing waits that came before it |
 | latest | epoch, log, start, max_rows, max_bytes, wait | the offset a batch from start would end at |
 | plan | epoch, log, start, end | the running batch covers this range |
@@ -14,6 +14,8 @@
 | report | epoch, log, state, reason, pause | how the query of this log is doing, and when it is tried again |
 | offsets | log or route or bridge or none of them (, time) | incarnation, first and next offset of each log, routes |
 | ahead | incarnation, starts, max_rows, max_bytes, wait, lossy | where a batch of a guest from these offsets would end |
+| lease | holder, epoch or none | epoch, seconds, job: the holder is the node's driver for so long |
+| give-up | holder, epoch, wait | the lease is over, and running batches had so long to end |
 | do_get | ticket: epoch, incarnation, log, start, end, form | batches of the range |
 | submit | app, version, parts, client | whether these rows are published now; None: there is no room yet |
 | abort | app, version | what was staged of this batch is forgotten |
@@ -59,6 +61,8 @@ class Action(StrEnum):
     AHEAD = "ahead"
     SUBMIT = "submit"
     ABORT = "abort"
+    LEASE = "lease"
+    GIVE_UP = "give-up"
 
 
 class Form(StrEnum):

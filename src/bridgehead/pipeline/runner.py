@@ -13,13 +13,14 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from pyarrow import flight
+
 from bridgehead import clock
-from bridgehead.errors import ArchiveError, StaleEpochError, TransformError
+from bridgehead.errors import ArchiveError, RefusedError, StaleEpochError, TransformError
 from bridgehead.pipeline.archive.compaction import Compactor
 from bridgehead.pipeline.archive.desk import ArchiveDesk
 from bridgehead.pipeline.archive.housekeeping import Housekeeping
@@ -63,10 +64,9 @@ class QueryRunner:
         node: NodeClient,
         work_dir: Path,
         starting: threading.Lock,
-        on_stale: Callable[[str], None],
     ) -> None:
         """``starting``: held while a query starts, since each takes seconds of every core there is; one after the other is
-        sooner there. ``on_stale``: the node has another driver by now.
+        sooner there.
         """
         self._spark = spark
         self._config = config
@@ -75,7 +75,6 @@ class QueryRunner:
         self._node = node
         self._work_dir = work_dir
         self._starting = starting
-        self._on_stale = on_stale
         self._ended = threading.Event()
         self._housekeeping = _housekeeping(query.archive)
 
@@ -95,17 +94,19 @@ class QueryRunner:
             if self._ended.is_set():
                 return
             if StaleEpochError.__name__ in reason:
-                self._on_stale(reason)
-                return
+                return  # our time is over; whoever gave us this job knows, or has a new one for us
             if clock.monotonic() - started >= RAN_WELL:
                 pause = FIRST_PAUSE
-            try:
-                self._node.report(self._query.log, "failed", reason, pause)
-            except Exception as error:
-                self._on_stale(reason_of(error))
-                return
+            self._tell(reason, pause)
             self._ended.wait(pause)
             pause = min(pause * 2, longest)
+
+    def _tell(self, reason: str, pause: float) -> None:
+        try:
+            self._node.report(self._query.log, "failed", reason, pause)
+        except (RefusedError, flight.FlightError) as error:
+            # The node is away, which may be the reason itself: its rows wait there.
+            print(f"{self._query.log}: {reason}; and the node does not hear it: {error}", file=sys.stderr, flush=True)
 
     def _run_once(self) -> str:
         """Run the query to its end; why it ended."""
@@ -126,7 +127,7 @@ class QueryRunner:
         """The query, and what moves its time on where that is known."""
         from bridgehead.pipeline import query, sparkconf, transformquery
 
-        incarnation, _ = self._node.begin(self._query.log)
+        incarnation, _ = self._node.begin(self._query.log, ui=self._spark.sparkContext.uiWebUrl)
         if self._query.transform is not None or self._query.archive is not None:
             session = transformquery.session_of(self._spark)
             result = transformquery.made(session, self._config, self._query, self._tasks)

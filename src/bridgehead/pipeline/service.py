@@ -80,6 +80,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         self._freezing = asyncio.Event()  # no batch begins any more: latest answers with its start
         self.at_rest = asyncio.Event()  # while frozen: every query has asked for its next batch, so none is running
         self.on_report: Callable[[Report], None] = lambda report: None
+        self.on_ui: Callable[[str], None] = lambda address: None  # where Spark's own pages are
         self._running: set[str] = set()  # logs whose query asks for rows
         self._rested: set[str] = set()  # of these, while frozen: those whose query runs no batch
         self._loop = asyncio.get_running_loop()
@@ -94,7 +95,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         self._news = {name: asyncio.Event() for name in logs}
         for name, log in logs.items():
             log.on_visible = self._news[name].set
-        self._actions: dict[Action, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
+        self.actions: dict[Action, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             Action.BEGIN: self._begin,
             Action.IDLE: self._idle,
             Action.LATEST: self._latest,
@@ -105,11 +106,13 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             Action.ARCHIVED: self._archived,
             Action.RELEASE: self._release,
             Action.REPORT: self._report,
+            Action.LEASE: self._no_lease,
+            Action.GIVE_UP: self._no_lease,
         }
         if replay is not None:
-            self._actions |= {Action.OFFSETS: replay.offsets, Action.AHEAD: replay.ahead}
+            self.actions |= {Action.OFFSETS: replay.offsets, Action.AHEAD: replay.ahead}
         if submissions is not None:
-            self._actions |= {Action.SUBMIT: submissions.commit, Action.ABORT: submissions.abort}
+            self.actions |= {Action.SUBMIT: submissions.commit, Action.ABORT: submissions.abort}
         try:
             super().__init__(entrance.location, middleware={"token": _TokenCheck(token)}, **entrance.tls_options())
         except (pa.ArrowException, OSError) as error:
@@ -142,10 +145,10 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
         with _Refusals():
-            if action.type not in self._actions:
+            if action.type not in self.actions:
                 raise RefusedError(f"no action {action.type}")
             body = unpack(action.body.to_pybytes())
-            return iter([pack(self._on_loop(self._actions[Action(action.type)](body)))])
+            return iter([pack(self._on_loop(self.actions[Action(action.type)](body)))])
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with _Refusals():
@@ -203,6 +206,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
 
     async def _begin(self, told: dict[str, Any]) -> dict[str, Any]:
         offset = self._gate.begin(told["epoch"], told["log"], anew=told["anew"])
+        if told.get("ui") is not None:
+            self.on_ui(str(told["ui"]))
         return {"incarnation": self._logs[told["log"]].incarnation, "offset": offset}
 
     async def _idle(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -276,6 +281,9 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
                 self._look_for_rest()
             self.on_report(Report(told["log"], told["state"], told["reason"], told["pause"]))
         return {}
+
+    async def _no_lease(self, told: dict[str, Any]) -> dict[str, Any]:
+        raise RefusedError(f"node {self._node} gives no lease: it runs its own pipeline, or has no route on Spark")
 
     async def _read(self, told: dict[str, Any]) -> list[tuple[int, Batch]]:
         return self._gate.read(told["epoch"], told["incarnation"], told["log"], told["start"], told["end"])

@@ -16,6 +16,10 @@ from bridgehead.pipeline.jobconfig import JobConfig
 MESSAGES_CONF: Final = "spark.bridgehead.messages"
 """Set to true, a log without a transform also takes the way through the message table."""
 
+SHIPPED: Final = "environment"
+SHIPPED_PYTHON: Final = f"./{SHIPPED}/bin/python"
+"""The Python of an archive that Spark ships under this name (scripts/pack-env), as executors find it."""
+
 TASK_ATTEMPTS: Final = 4
 """Local masters fail a job at the first lost task unless told otherwise; a killed worker is only a task to repeat."""
 
@@ -88,6 +92,8 @@ def spark_conf(config: JobConfig, work_dir: Path) -> dict[str, str]:
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
     }
+    if config.conf.get("spark.archives", "").endswith(f"#{SHIPPED}"):
+        ours["spark.pyspark.python"] = SHIPPED_PYTHON
     if config.conf.get(MESSAGES_CONF) != "true":
         ours |= _FEW_ROWS
     if _LOCAL.match(config.master):
@@ -96,6 +102,9 @@ def spark_conf(config: JobConfig, work_dir: Path) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.python.daemon.module": "bridgehead.pipeline.daemon",
         }
+    else:
+        # Processes on other machines inherit nothing from us.
+        ours |= {f"spark.executorEnv.{name}": value for name, value in config.environment().items()}
     return ours | config.conf
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from bridgehead import clock
 from bridgehead.errors import StartError
@@ -16,8 +15,8 @@ from bridgehead.java import java_home
 from bridgehead.pipeline.driverprocess import DriverProcess
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
-from bridgehead.pipeline.service import Report, Service
-from bridgehead.storage.journal import SHARED
+from bridgehead.pipeline.service import Service
+from bridgehead.pipeline.watch import State, Watch
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -25,8 +24,6 @@ LONGEST_PAUSE: Final = 60.0
 
 RAN_WELL: Final = 30.0
 """A driver whose query ran so many seconds had a good start: the next pause is the first again."""
-
-Phase = Literal["stopped", "starting", "running", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,36 +40,17 @@ class PipelineSettings:
     modules: str = ""  # a directory in which the modules of transforms are looked for
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """How the pipeline, or one of its queries, is doing, for status and readiness."""
-
-    phase: Phase
-    reason: str = ""
-    next_attempt: float | None = None  # on the clock that never jumps
-
-
-class Supervisor:
+class Supervisor(Watch):
     """Used from the node's event loop."""
 
     def __init__(self, settings: PipelineSettings, gate: Gate, service: Service) -> None:
+        super().__init__((query.log for query in settings.queries), service)
         self._settings = settings
         self._gate = gate
         self._service = service
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
-        self._ran_since: float | None = None
         self.driver: DriverProcess | None = None
-        self.state = State("stopped")
-        self.queries: dict[str, State] = {}  # by their log
-        self.starts = 0
-        self.on_change: Callable[[State], None] = lambda state: None
-        service.on_report = self._report
-
-    @property
-    def ready(self) -> bool:
-        """The shared query runs: rows that come now are on their way. Transforms are their users' own."""
-        return self.state.phase == "running"
 
     def start(self) -> None:
         self._stopping = False
@@ -96,34 +74,34 @@ class Supervisor:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        self._forget_queries("stopped")
-        self._set(State("stopped"))
+        self.forget_queries("stopped")
+        self.set(State("stopped"))
 
     async def _keep_running(self) -> None:
         pause = FIRST_PAUSE
         while not self._stopping:
-            self._ran_since = None
+            self.ran_since = None
             reason = await self._run_driver()
             if self._stopping:
                 return
-            self._forget_queries("stopped")
-            if self._ran_since is not None and clock.monotonic() - self._ran_since >= RAN_WELL:
+            self.forget_queries("stopped")
+            if self.ran_since is not None and clock.monotonic() - self.ran_since >= RAN_WELL:
                 pause = FIRST_PAUSE
-            self._set(State("failed", reason, clock.monotonic() + pause))
+            self.set(State("failed", reason, clock.monotonic() + pause))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _run_driver(self) -> str:
         """One life of a driver; the reason of its end."""
         # Why the last attempt failed stays visible until one succeeds.
-        self._set(State("starting", self.state.reason))
+        self.set(State("starting", self.state.reason))
         settings = self._settings
         try:
             java = await asyncio.to_thread(java_home, os.environ, shutil.which, settings.data_dir / "java")
         except StartError as error:
             return str(error)
         self._service.thaw()
-        self._forget_queries("starting")
+        self.forget_queries("starting")
         config = JobConfig(
             access=self._service.access,
             epoch=self._gate.new_epoch(),
@@ -147,31 +125,6 @@ class Supervisor:
         finally:
             driver.kill()
         return f"the driver ended ({_status(status)}): {driver.reason}"
-
-    def _report(self, report: Report) -> None:
-        """The driver says how a query is doing; the service lets only the current epoch through."""
-        running = report.state == "running"
-        again = None if report.pause is None else clock.monotonic() + report.pause
-        state = State("running") if running else State("failed", report.reason, again)
-        if self.queries.get(report.log) == state:
-            return
-        self.queries[report.log] = state
-        if SHARED in self.queries:
-            self._set(State(self.queries[SHARED].phase, self.queries[SHARED].reason))
-        else:
-            self._set(State("running"))  # there is no shared query, and Spark runs
-        if self.ready:
-            self._ran_since = self._ran_since or clock.monotonic()
-
-    def _forget_queries(self, phase: Phase) -> None:
-        """No query runs; why one failed stays visible until it does."""
-        for query in self._settings.queries:
-            self.queries[query.log] = State(phase, self.queries.get(query.log, self.state).reason)
-
-    def _set(self, state: State) -> None:
-        if state != self.state:
-            self.state = state
-            self.on_change(state)
 
 
 async def _within(deadline: float, awaitable: asyncio.Future[int] | object) -> bool:

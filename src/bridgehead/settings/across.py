@@ -15,6 +15,8 @@ from bridgehead.settings.route import Direction, route_id
 
 _Mapping = dict[str, Any]
 
+ANY_ADDRESS = ("0.0.0.0", "::")  # listening everywhere says not where that is
+
 
 def faults_across(document: object) -> Iterator[Fault]:
     """Every rule between keys that the document breaks."""
@@ -23,6 +25,7 @@ def faults_across(document: object) -> Iterator[Fault]:
     yield from _addresses_taken_twice(root)
     yield from _flight_within_reach(root)
     yield from _retained_in_memory(root)
+    yield from _pipeline_elsewhere(root)
     for index, listener in _items(root.get("listeners")):
         yield from _listener_of_its_type(listener, ("listeners", index))
     seen: dict[str, int] = {}
@@ -57,6 +60,34 @@ def _flight_within_reach(root: _Mapping) -> Iterator[Fault]:
     for key in ("token", "tls"):
         if flight.get(key) is None:
             yield Fault(("pipeline", "flight", key), "required, since other machines can reach pipeline.flight.host")
+
+
+def _pipeline_elsewhere(root: _Mapping) -> Iterator[Fault]:
+    pipeline = _mapping(root.get("pipeline"))
+    flight = _mapping(pipeline.get("flight"))
+    if pipeline.get("external") in (True, "true"):
+        if flight.get("token") is None:
+            yield Fault(("pipeline", "flight", "token"), "required with external: the pipeline elsewhere must show it")
+        if not _number(flight.get("port", 0)):
+            yield Fault(("pipeline", "flight", "port"), "required with external: the pipeline elsewhere must know it")
+    elif _runs_elsewhere(pipeline.get("master")) and flight.get("host") in ANY_ADDRESS and not flight.get("advertise"):
+        yield Fault(("pipeline", "flight", "advertise"), "required with this master: where executors reach the node")
+    seen: dict[str, int] = {}
+    for index, node in _items(pipeline.get("nodes")):
+        path, address = ("pipeline", "nodes", index), str(node.get("address", ""))
+        place = address.rpartition("//")[2]
+        if seen.setdefault(place, index) != index:
+            yield Fault((*path, "address"), f"already the address of pipeline.nodes[{seen[place]}]")
+        tls = node.get("caFile") is not None or address.startswith("grpc+tls://")
+        host = place.rpartition(":")[0]
+        if host and not tls and not is_loopback(host):
+            yield Fault((*path, "caFile"), "required off loopback (or grpc+tls:// for whom the system trusts)")
+        if (node.get("certFile") is None) != (node.get("keyFile") is None):
+            yield Fault(path, "certFile and keyFile belong together")
+
+
+def _runs_elsewhere(master: object) -> bool:
+    return isinstance(master, str) and not master.startswith("local")
 
 
 def _addresses_taken_twice(root: _Mapping) -> Iterator[Fault]:

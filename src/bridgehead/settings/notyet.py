@@ -6,7 +6,6 @@ happens anyway, so that nothing is ever ignored in silence. When a feature arriv
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -48,19 +47,12 @@ def only(*values: object) -> Accepted:
     return Accepted(lambda value: any(_same(value, each) for each in values), " or ".join(map(_yaml, values)))
 
 
-_LOCAL_MASTER = re.compile(r"local(\[(\*|[1-9][0-9]*)\])?")
-
 NOT_YET: dict[str, Accepted] = {
     "listeners[*].type": only("tcp"),
     "auth.allowAnonymous": only(True),
     "auth.users": only([]),
     "auth.permissions": only([]),
-    "pipeline.master": Accepted(
-        lambda value: isinstance(value, str) and _LOCAL_MASTER.fullmatch(value) is not None,
-        "local, local[n] or local[*]",
-    ),
     "pipeline.checkpoint": only(None),
-    "pipeline.nodes": only([]),
     "bridges[*].hosts": Accepted(lambda value: not isinstance(value, list) or len(value) <= 1, "one entry"),
     "bridges[*].bridgeTls": only(None),
     "bridges[*].bridgeWebsocketConfig": only(None),

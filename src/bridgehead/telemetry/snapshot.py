@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bridgehead.broker.broker import Broker
     from bridgehead.pipeline.door import Door
     from bridgehead.pipeline.gate import Gate
-    from bridgehead.pipeline.supervisor import State, Supervisor
+    from bridgehead.pipeline.watch import State, Watch
     from bridgehead.settings.route import Route
     from bridgehead.storage.freespace import FreeSpace
     from bridgehead.storage.journal import Journal, Log
@@ -40,7 +40,7 @@ class NodeView:
     broker: Broker
     journal: Journal
     gate: Gate
-    supervisor: Supervisor | None
+    pipeline: Watch | None  # None: no route needs Spark
     bridges: dict[str, BridgeService]
     routes: list[RouteView]
     storage: Callable[[], dict[str, Any]] = dict
@@ -63,15 +63,15 @@ class NodeView:
 
     def _query(self, route: Route) -> State | None:
         """How the query of a route that has its own is doing."""
-        if not route.has_own_query or self.supervisor is None:
+        if not route.has_own_query or self.pipeline is None:
             return None
-        return self.supervisor.queries.get(route.id)
+        return self.pipeline.queries.get(route.id)
 
     def unready(self) -> list[str]:
         """Why the node is not ready; empty when it is."""
         reasons = [] if self.listening() else ["listeners do not accept yet"]
-        if self.supervisor is not None and not self.supervisor.ready:
-            state = self.supervisor.state
+        if self.pipeline is not None and not self.pipeline.ready:
+            state = self.pipeline.state
             reasons.append(f"pipeline is {state.phase}" + (f": {state.reason}" if state.reason else ""))
         return reasons
 
@@ -91,7 +91,7 @@ class NodeView:
             },
             "storage": {**self.storage(), **_space(self.space)},
             "journal": {name: _log(self, name) for name in self.journal.logs},
-            "pipeline": _pipeline(self.supervisor),
+            "pipeline": _pipeline(self.pipeline),
             "bridges": {name: _bridge(service) for name, service in self.bridges.items()},
             "routes": {view.route.id: _route(view, self.journal, self._query(view.route)) for view in self.routes},
             "removedRoutes": {route: _numbers(outbox, self.journal) for route, outbox in self.removed.items()},
@@ -135,10 +135,10 @@ def _retained(log: Log) -> dict[str, Any] | None:
     }
 
 
-def _pipeline(supervisor: Supervisor | None) -> dict[str, Any] | None:
-    if supervisor is None:
+def _pipeline(watch: Watch | None) -> dict[str, Any] | None:
+    if watch is None:
         return None
-    return {**_state(supervisor.state), "starts": supervisor.starts}
+    return {**_state(watch.state), "starts": watch.starts, "holder": watch.holder, "ui": watch.ui}
 
 
 def _state(state: State) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 from bridgehead.console.server import Console, _api
 from bridgehead.errors import StartError
 from bridgehead.pipeline.gate import Gate
-from bridgehead.pipeline.supervisor import State, Supervisor
+from bridgehead.pipeline.watch import State, Watch
 from bridgehead.storage.freespace import FreeSpace
 from bridgehead.telemetry.snapshot import NodeView
 from making.house import House
@@ -23,10 +23,12 @@ from making.house import House
 
 @dataclass
 class Pipeline:
-    """What the view reads of a supervisor."""
+    """What the view reads of a pipeline."""
 
     state: State
     starts: int = 1
+    holder: str | None = None
+    ui: str | None = None
 
     @property
     def ready(self) -> bool:
@@ -42,7 +44,7 @@ async def view() -> AsyncIterator[NodeView]:
         broker=house.broker,
         journal=house.journal,
         gate=Gate(house.engine, house.journal, {}),
-        supervisor=None,
+        pipeline=None,
         bridges={},
         routes=[],
     )
@@ -56,7 +58,7 @@ async def get(view: NodeView, path: str) -> tuple[int, Any]:
 
 
 def with_pipeline(view: NodeView, state: State) -> NodeView:
-    return replace(view, supervisor=cast("Supervisor", Pipeline(state)))
+    return replace(view, pipeline=cast("Watch", Pipeline(state)))
 
 
 async def test_a_node_is_alive_while_its_loop_turns(view: NodeView) -> None:

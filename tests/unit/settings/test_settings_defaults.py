@@ -33,6 +33,7 @@ def test_a_node_that_is_told_nothing_follows_the_contract(tmp_path: Path, monkey
             "master": "local[*]",
             "conf": {},
             "checkpoint": None,
+            "external": False,
             "nodes": (),
             "flight": {"host": "127.0.0.1", "port": 0, "advertise": None, "token": None, "tls": None},
             "maxRowsPerBatch": 200_000,

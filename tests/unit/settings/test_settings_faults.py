@@ -243,3 +243,47 @@ def test_what_is_retained_in_ram_has_a_bound_in_bytes() -> None:
     assert parse("journal: {retain: {hours: 0.5, bytes: 1MiB}}", {}).journal.retain.hours == 0.5
     assert parse("{persistence: {mode: file-native}, journal: {retain: {hours: 2}}}", {}).journal.retain.bytes == 0
     assert list(faults_of("journal: {retain: {hours: -1, bytes: -1}}")) == ["journal.retain.hours", "journal.retain.bytes"]
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[2,3]", "spark://h:7077", "k8s://https://h:443", "yarn"])
+def test_any_master_of_spark_is_known(master: str) -> None:
+    assert from_document({"pipeline": {"master": master}}).pipeline.master == master
+
+
+@pytest.mark.parametrize("master", ["", "local[0]", "local[]", "spark", "http://h", "external"])
+def test_what_is_no_master_is_refused(master: str) -> None:
+    with pytest.raises(SettingsError, match=r"pipeline\.master: .*spark://host:port"):
+        from_document({"pipeline": {"master": master}})
+
+
+def pipeline_faults(**pipeline: object) -> list[str]:
+    try:
+        from_document({"pipeline": pipeline})
+    except SettingsError as error:
+        return [path for path, _ in error.faults]
+    return []
+
+
+def test_executors_elsewhere_must_know_where_the_node_is() -> None:
+    safe = {"token": "t", "tls": {"certFile": "c", "keyFile": "k"}}
+    everywhere = {"host": "0.0.0.0", **safe}
+    assert pipeline_faults(master="spark://h:7077", flight=everywhere) == ["pipeline.flight.advertise"]
+    assert pipeline_faults(master="spark://h:7077", flight={**everywhere, "advertise": "plant-7:8815"}) == []
+    assert pipeline_faults(master="local[2]", flight=everywhere) == []
+
+
+def test_a_node_whose_pipeline_is_elsewhere_tells_it_a_port_and_a_token() -> None:
+    assert pipeline_faults(external=True) == ["pipeline.flight.token", "pipeline.flight.port"]
+    assert pipeline_faults(external=True, flight={"port": 8815, "token": "t"}) == []
+
+
+def test_the_nodes_of_a_pipeline_are_reached_with_a_token_and_under_tls() -> None:
+    assert pipeline_faults(nodes=[{"address": "127.0.0.1:8815", "token": "t"}]) == []
+    assert pipeline_faults(nodes=[{"address": "plant:8815", "token": "t"}]) == ["pipeline.nodes[0].caFile"]
+    assert pipeline_faults(nodes=[{"address": "plant:8815", "token": "t", "caFile": "ca.pem"}]) == []
+    assert pipeline_faults(nodes=[{"address": "grpc+tls://plant:8815", "token": "t"}]) == []
+    assert pipeline_faults(nodes=[{"address": "127.0.0.1:8815"}]) == ["pipeline.nodes[0].token"]
+    assert pipeline_faults(nodes=[{"address": "127.0.0.1", "token": "t"}]) == ["pipeline.nodes[0].address"]
+    twice = {"address": "127.0.0.1:8815", "token": "t"}
+    assert pipeline_faults(nodes=[twice, {**twice, "address": "grpc://127.0.0.1:8815"}]) == ["pipeline.nodes[1].address"]
+    assert pipeline_faults(nodes=[{**twice, "certFile": "c.pem"}]) == ["pipeline.nodes[0]"]

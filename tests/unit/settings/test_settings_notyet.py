@@ -18,12 +18,7 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "auth.allowAnonymous": ([False, "false"], [True, "true"]),
     "auth.users": ([[{"name": "u"}]], [[]]),
     "auth.permissions": ([[{"topic": "a"}]], [[]]),
-    "pipeline.master": (
-        ["spark://h:7077", "yarn", "local[2,3]", "local-cluster[1,1,1024]", "local[0]", "local[]"],
-        ["local", "local[*]", "local[4]"],
-    ),
     "pipeline.checkpoint": (["./x", "s3a://b/c"], [None]),
-    "pipeline.nodes": ([["n1"]], [[]]),
     "bridges[*].hosts": ([[{"host": "h"}, {"host": "i"}]], [[{"host": "h"}]]),
     "bridges[*].bridgeTls": ([{}, {"caFile": "ca.pem"}], [None]),
     "bridges[*].bridgeWebsocketConfig": ([{}], [None]),
