@@ -14,6 +14,7 @@ from benchmarks.board import Board, Slot
 from benchmarks.systems import STARTERS, NotStarted, System
 from benchmarks.tools import Tool, ToolFailed
 from benchmarks.usage import Usage
+from benchmarks.waiting import Waiting
 
 QUIET_SECONDS = 10.0   # nothing arrives for this long: what is missing is lost
 
@@ -65,6 +66,8 @@ class Result:
     tools_cpu: float = 0.0         # seconds of generator, counter and runner
     stranger_cpu: float = 0.0      # seconds of processes that have nothing to do with this
     latest_slice_ms: float = 0.0   # paced: how late the generator was at worst
+    waiting_early: float = 0.0     # messages on their way in the first third of the run: the median of many looks
+    waiting_late: float = 0.0      # the same in the last third: much more means that the lag grows
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -116,7 +119,11 @@ class Bench:
             "topics": self._load.topics, "window": self._load.window, "payload": self._load.payload})
 
     def _measured(self, system: System, rig: Rig, job: Job) -> Result:
-        with self._profiled(system, job), Usage(system.root, [rig.generator.pid, rig.counter.pid]) as usage:
+        with (
+            self._profiled(system, job),
+            Usage(system.root, [rig.generator.pid, rig.counter.pid]) as usage,
+            Waiting(rig.board, self._load.seconds) as waiting,
+        ):
             sent, report = self._one(rig, job, self._load.seconds)
         arrived = report["arrived"]
         seconds = max(1, report["last_arrival"] - sent["first_ns"]) / 1e9
@@ -132,7 +139,8 @@ class Bench:
             p50_ms=report["p50_ms"], p99_ms=report["p99_ms"], max_ms=report["max_ms"],
             cpu_per_million=usage.cpu / arrived * 1e6 if under_test and arrived else None,
             peak_rss=usage.peak_rss if under_test else None,
-            tools_cpu=usage.tools_cpu, stranger_cpu=usage.stranger_cpu, latest_slice_ms=sent["latest_slice_ms"])
+            tools_cpu=usage.tools_cpu, stranger_cpu=usage.stranger_cpu, latest_slice_ms=sent["latest_slice_ms"],
+            waiting_early=waiting.early(), waiting_late=waiting.late())
 
     def _one(self, rig: Rig, job: Job, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
         """A run from the first publish to the last arrival: what the generator says, what the counter says."""

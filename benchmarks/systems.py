@@ -149,8 +149,10 @@ topic bench/# out 2
 Starter = Callable[[int, Board, Path], contextlib.AbstractContextManager[System]]
 
 
-def document(data: Path, port: int, console: int, counter_port: int, **parts: Any) -> dict[str, Any]:
-    """The configuration of a node with one push route."""
+def document(
+    data: Path, port: int, console: int, counter_port: int, filters: tuple[str, ...] = ("bench/#",), **parts: Any
+) -> dict[str, Any]:
+    """The configuration of a node with a push route for each filter."""
     return {
         "node": "bench",
         "dataDir": str(data),
@@ -158,14 +160,16 @@ def document(data: Path, port: int, console: int, counter_port: int, **parts: An
         "console": {"host": "127.0.0.1", "port": console},
         "bridges": [{
             "id": "bench", "host": "127.0.0.1", "port": counter_port,
-            "localSubscriptions": [{"filters": ["bench/#"], "destination": None, "maxQoS": 2}],
+            "localSubscriptions": [{"filters": [each], "destination": None, "maxQoS": 2} for each in filters],
         }],
         **parts,
     }
 
 
-def node(name: str, engine: str, mode: str = "in-memory", conf: dict[str, str] | None = None) -> Starter:
-    """Our node with one push route, by this engine and in this mode, Spark with this configuration."""
+def node(
+    name: str, engine: str, mode: str = "in-memory", conf: dict[str, str] | None = None, filters: tuple[str, ...] = ("bench/#",)
+) -> Starter:
+    """Our node with a push route for each filter, by this engine and in this mode, Spark with this configuration."""
 
     @contextlib.contextmanager
     def start(counter_port: int, board: Board, folder: Path) -> Iterator[System]:
@@ -174,7 +178,7 @@ def node(name: str, engine: str, mode: str = "in-memory", conf: dict[str, str] |
         file = folder / f"{name}.yaml"
         log = folder / f"{name}.log"
         file.write_text(yaml.safe_dump(document(
-            folder / f"{name}-data", port, console, counter_port,
+            folder / f"{name}-data", port, console, counter_port, filters,
             persistence={"mode": mode}, pipeline={"engine": engine, "conf": conf or {}})))
         with running([str(program), "run", "-c", str(file)], log) as child:
             await_none(lambda: unready(console) or unbridged(board), child, log)
@@ -189,6 +193,7 @@ STARTERS = {
     "inline": node("inline", "inline"),
     "spark": node("spark", "spark"),
     "messages": node("messages", "spark", conf={"spark.bridgehead.messages": "true"}),
+    "spark-50": node("spark-50", "spark", filters=tuple(f"bench/{topic:02}" for topic in range(50))),
     "inline-synced": node("inline-synced", "inline", "file-native"),
     "spark-synced": node("spark-synced", "spark", "file-native"),
 }
