@@ -72,15 +72,31 @@ class Stage:
     Nothing goes wrong in the yard: it is there to count what the remote or its clients send again.
     """
 
-    def __init__(self, directory: Path, engine: str, version: Any = 5, mode: str = "in-memory") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        engine: str,
+        version: Any = 5,
+        mode: str = "in-memory",
+        transform: dict[str, Any] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
         self.oracle = Oracle()
         self.kills = 0
         self.connects = self.watchdog_resets = 0  # of lives that have ended
         with ExitStack() as self._stack:
-            self._build(directory, engine, version, mode)
+            self._build(directory, engine, version, mode, transform, environment)
             self._stack = self._stack.pop_all()
 
-    def _build(self, directory: Path, engine: str, version: Any, mode: str) -> None:
+    def _build(
+        self,
+        directory: Path,
+        engine: str,
+        version: Any,
+        mode: str,
+        transform: dict[str, Any] | None,
+        environment: dict[str, str] | None,
+    ) -> None:
         self.remote = Mosquitto(directory / "remote", window=WINDOW, keeps=True).start()
         self._stack.callback(self.remote.stop)
         self.wire = Proxy(self.remote.port).open()
@@ -92,16 +108,17 @@ class Stage:
             "mqttVersion": version,
             "keepAlive": KEEP_ALIVE,
             "watchdog": WATCHDOG,
-            "localSubscriptions": [{"filters": ["push/#"]}],
-            "remoteSubscriptions": [{"filters": ["pull/#"]}],
+            "localSubscriptions": [{"filters": ["push/#"], "transform": transform}],
+            "remoteSubscriptions": [{"filters": ["pull/#"], "transform": transform}],
         }
         document = {"pipeline": {"engine": engine}, "persistence": {"mode": mode}, "bridges": [bridge]}
         self._disk: SmallDisk | None = None
         if mode == "file-native":
             with suppress(CalledProcessError):  # without the right to mount there is no disk to fill, and all else goes on
                 self._disk = self._stack.enter_context(SmallDisk(directory / "node" / "data", DISK))
-        self.node = NodeProcess(directory / "node", document).start()
+        self.node = NodeProcess(directory / "node", document, environment)
         self._stack.callback(self.node.close)
+        self.node.start()
         self.porch = Proxy(self.node.port).open()
         self._stack.callback(self.porch.close)
         self.yard = Proxy(self.remote.port).open()
@@ -122,6 +139,11 @@ class Stage:
         """kill -9, and the next life."""
         self._take_down_counters()
         self.node.kill()
+        self.next_life()
+
+    def next_life(self) -> None:
+        """The node is dead, or dying."""
+        until(lambda: self.node.ended, "the node is gone")
         self.kills += 1
         self.node.launch()
 
