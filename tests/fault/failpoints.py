@@ -11,6 +11,7 @@ import random
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,8 +50,11 @@ class Points:
         self._directory = directory
         self.environment = {VARIABLE: str(directory)}
 
-    def arm(self, point: str) -> None:
+    def strike(self, point: str, detail: Callable[[], object]) -> None:
+        """Arm it, and see somebody die there."""
+        before = self.struck()[point]
         (self._directory / point).touch()
+        until(lambda: self.struck()[point] > before, f"somebody passes {point}", detail=detail)
 
     def struck(self) -> Counter[str]:
         hits = self._directory / HITS
@@ -67,9 +71,8 @@ def play(seed: int, points: tuple[str, ...], each: int, directory: Path, *, tran
     stage = Stage(directory, "spark", 5, "file-native", IDENTITY if transform else None, armed.environment)
     try:
         stage.wait_flow()
-        for number, point in enumerate(order, start=1):
-            armed.arm(point)
-            until(lambda: sum(armed.struck().values()) == number, f"somebody passes {point}", detail=stage.detail)
+        for point in order:
+            armed.strike(point, stage.detail)
             if point.startswith("node."):
                 stage.next_life()
             last(chance.uniform(0.0, LONGEST_PAUSE))

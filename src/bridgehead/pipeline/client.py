@@ -11,6 +11,7 @@ from pyarrow import flight
 
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import OUTBOX, WIRE
+from bridgehead.failpoints import passing
 from bridgehead.pipeline.access import Access, access_to
 from bridgehead.pipeline.protocol import TOKEN_HEADER, Action, Form, Planned, pack, raise_refusal, unpack
 
@@ -86,7 +87,10 @@ class NodeClient:
         ``archived``: the files of the batch, which belong to its archive with this commit.
         """
         of = {"log": log, "start": start, "end": end}
-        return bool(self._call(Action.COMMIT, **of, parts=parts, batch=batch, archived=archived)["moved"])
+        passing("driver.commit")
+        answer = self._call(Action.COMMIT, **of, parts=parts, batch=batch, archived=archived)
+        passing("driver.committed")
+        return bool(answer["moved"])
 
     def archived(self, log: str) -> dict[str, Any] | None:
         """The files that the last commit with files has named."""
@@ -94,6 +98,7 @@ class NodeClient:
         return found
 
     def release(self, log: str, end: int) -> None:
+        passing("driver.release")
         self._call(Action.RELEASE, log=log, end=end)
 
     def report(self, log: str, state: str, reason: str = "", pause: float | None = None) -> None:

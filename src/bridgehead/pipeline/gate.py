@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 from bridgehead import clock
 from bridgehead.columns.batches import Batch, checksum
 from bridgehead.errors import RefusedError, StaleEpochError
+from bridgehead.failpoints import passing
 from bridgehead.pipeline.protocol import Planned
 from bridgehead.pipeline.rules import hop_counts, split_routes
 from bridgehead.storage.engine import Changes, Engine, Shelf
@@ -228,6 +229,7 @@ class Gate:
         log = self._log(epoch, name)
         if incarnation != log.incarnation:
             raise StaleEpochError(f"offsets of incarnation {incarnation} mean nothing here")
+        passing("node.read")
         return log.read(start, end)
 
     def stage(self, epoch: int, name: str, part: str, staged: Staged) -> None:
@@ -238,6 +240,7 @@ class Gate:
         if query.staged_bytes - (replaced.size if replaced else 0) + staged.size > self._max_staged_bytes:
             raise RefusedError(f"more than {self._max_staged_bytes} bytes staged for {name}")
         query.staged[part] = staged
+        passing("node.staged")
 
     def finish(self, epoch: int, name: str, start: int, end: int, parts: list[Part]) -> None:
         """A task has staged everything of [start, end); an attempt that comes later made the same rows and replaces it."""
@@ -308,7 +311,9 @@ class Gate:
             changes.state[_last_name(name)] = asdict(query.last)
         elif query.last is not None:
             query.last = changes.state[_last_name(name)] = None  # a query without a memory has taken its place
+        passing("node.commit")
         self.land(log, max(end, log.consumed), outputs, changes)
+        passing("node.committed")
         query.forget(planned=None)
         return True
 
@@ -392,6 +397,7 @@ class Gate:
         changes = Changes()
         self._log(epoch, name).trim(changes, end)
         self._engine.write(changes)
+        passing("node.trimmed")
 
     def _log(self, epoch: int, name: str) -> Log:
         if epoch != self.epoch:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, checksum, concat
+from bridgehead.failpoints import passing
 from bridgehead.pipeline.client import NodeClient, node_client
 from bridgehead.pipeline.protocol import MAX_PART_BYTES
 from bridgehead.pipeline.rules import RouteRules, applied
@@ -75,7 +76,9 @@ class Stager:
         pending = self._pending.pop((route, reason))
         part: list[Batch] = [concat(pending.batches)]
         name = f"{self._task}/{len(self._manifest)}"
+        passing("worker.read")
         self._node.stage(self._log, name, part)
+        passing("worker.staged")
         self._manifest.append(
             {
                 "name": name,

@@ -18,8 +18,11 @@ from bridgehead import clock
 QUICK: Final = 0.002
 """Seconds: a sync below this holds the loop no longer than a turn of it does."""
 
-TRUST: Final = 64
-"""Quick syncs in a row until the loop waits for them itself, at the start and after each slow one."""
+TRUST: Final = 16
+"""Quick syncs until the loop waits for them itself; a slow one costs as much trust as so many have earned."""
+
+MOST_TRUST: Final = 64
+"""A disk that was quick for long may be slow a few times; one that has become slow is known soon."""
 
 
 class Syncing:
@@ -29,7 +32,7 @@ class Syncing:
         self._flush = flush
         self._on_failure = on_failure
         self._thread = ThreadPoolExecutor(1, "storage-sync")
-        self._quick = 0  # syncs in a row that were
+        self._trust = 0
         self._written = 0  # writes so far
         self._safe = 0  # of these, how many are
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
@@ -64,7 +67,7 @@ class Syncing:
             return
         self._running = True
         loop = asyncio.get_running_loop()
-        if self._quick >= TRUST:
+        if self._trust >= TRUST:
             loop.call_soon(self._sync_here)  # not now: what else this turn of the loop writes is covered too
         else:
             covers = self._written
@@ -97,7 +100,7 @@ class Syncing:
 
     def _done(self, took: float, covers: int) -> None:
         self._running = False
-        self._quick = self._quick + 1 if took < QUICK else 0
+        self._trust = min(self._trust + 1, MOST_TRUST) if took < QUICK else max(self._trust - TRUST, 0)
         self._safe = max(self._safe, covers)
         while self._waiting and self._waiting[0][0] <= self._safe:
             self._waiting.popleft()[1]()

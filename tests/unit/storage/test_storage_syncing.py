@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from bridgehead.storage import syncing
-from bridgehead.storage.syncing import TRUST, Syncing
+from bridgehead.storage.syncing import MOST_TRUST, TRUST, Syncing
 
 
 class Disk:
@@ -53,9 +53,7 @@ async def test_a_disk_is_waited_for_in_the_loop_when_it_has_been_quick_for_a_whi
     assert disk.here == [False] * TRUST + [True] * 2
 
 
-async def test_a_disk_that_took_its_time_once_is_waited_for_elsewhere_until_it_has_been_quick_again(
-    disk: Disk, syncs: Syncing
-) -> None:
+async def test_a_slow_disk_is_waited_for_elsewhere_until_it_has_been_quick_again(disk: Disk, syncs: Syncing) -> None:
     for _ in range(TRUST):
         await sync(syncs)
     disk.takes = 1.0
@@ -64,6 +62,18 @@ async def test_a_disk_that_took_its_time_once_is_waited_for_elsewhere_until_it_h
     for _ in range(TRUST + 1):
         await sync(syncs)
     assert disk.here[TRUST:] == [True] + [False] * TRUST + [True]
+
+
+async def test_a_disk_that_was_quick_for_long_may_be_slow_now_and_then(disk: Disk, syncs: Syncing) -> None:
+    for _ in range(MOST_TRUST):
+        await sync(syncs)
+    for _ in range(3):
+        disk.takes = 1.0
+        await sync(syncs)
+        disk.takes = 0.0
+        for _ in range(TRUST):
+            await sync(syncs)
+    assert disk.here == [False] * TRUST + [True] * (MOST_TRUST - TRUST + 3 * (TRUST + 1))
 
 
 async def test_a_sync_in_the_loop_covers_whatever_its_turn_writes(disk: Disk, syncs: Syncing) -> None:
