@@ -1,6 +1,6 @@
 """The direction of imports: a package knows those below it, and none above or beside it.
 
-    clock, errors ◀─ columns ◀─ wire ◀─ session            pure: no sockets, no clock, no loop, no thread
+    clock, errors, failpoints ◀─ columns ◀─ wire ◀─ session            pure: no sockets, no clock, no loop, no thread
                         ▲        ▲         ▲
                      storage ◀─ link ◀─ delivery           storage and link do not know each other
                         ▲                  ▲
@@ -24,6 +24,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "bridgehead"
 MAY_IMPORT = {
     "errors": set[str](),
     "clock": set[str](),
+    "failpoints": set[str](),
     "columns": set[str](),
     "java": {"errors"},
     "wire": {"columns", "errors"},
@@ -31,7 +32,7 @@ MAY_IMPORT = {
     "settings": {"errors", "wire"},
     "storage": {"clock", "columns", "errors"},
     "link": {"errors", "wire"},
-    "pipeline": {"clock", "columns", "errors", "java", "storage", "wire"},
+    "pipeline": {"clock", "columns", "errors", "failpoints", "java", "storage", "wire"},
     "delivery": {"columns", "errors", "link", "session", "storage", "wire"},
     "broker": {"clock", "columns", "delivery", "errors", "link", "pipeline", "session", "storage", "wire"},
     "bridge": {"clock", "columns", "delivery", "errors", "link", "pipeline", "session", "settings", "storage", "wire"},
