@@ -196,3 +196,6 @@ def test_a_format_that_cannot_be_used_is_degraded_with_the_reason_and_its_rows_w
     degraded(node, reason)
     [its] = [each for each in node.status()["routes"].values() if each["filters"] == [f"{name}/#"]]
     assert (its["waiting"], its["entered"]) == (10, 0)
+    assert its["archive"]["state"] == "failed"
+    assert reason in its["archive"]["reason"]
+    assert its["transform"] is None

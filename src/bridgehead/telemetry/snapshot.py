@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bridgehead.pipeline.door import Door
     from bridgehead.pipeline.gate import Gate
     from bridgehead.pipeline.watch import State, Watch
+    from bridgehead.settings.archive import Archive
     from bridgehead.settings.route import Route
     from bridgehead.storage.freespace import FreeSpace
     from bridgehead.storage.journal import Journal, Log
@@ -168,6 +169,10 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
     }
 
 
+def _archive(archive: Archive, query: State) -> dict[str, Any]:
+    return {"path": str(archive.path), "format": archive.format, **_state(query)}
+
+
 def _route(view: RouteView, journal: Journal, query: State | None) -> dict[str, Any]:
     tier2 = view.forwarder.tier2 if view.forwarder is not None else 0
     held = view.forwarder.poison.held if view.forwarder is not None else 0
@@ -176,7 +181,8 @@ def _route(view: RouteView, journal: Journal, query: State | None) -> dict[str, 
         "direction": view.route.direction,
         "filters": list(view.route.filters),
         "engine": view.route.engine,
-        "transform": None if query is None else _state(query),
+        "transform": None if query is None or view.route.transform is None else _state(query),
+        "archive": None if query is None or view.route.archive is None else _archive(view.route.archive, query),
         **_numbers(view.outbox, journal),
         "inFlight": view.outbox.in_flight - tier2 - held,
         "tier2": tier2,
