@@ -67,6 +67,7 @@ class Plant:
     def stop(self) -> int:
         self._stop.set()
         self._thread.join(PATIENCE)
+        self._device.close()
         assert self._error is None, self._error
         return self.sent
 
