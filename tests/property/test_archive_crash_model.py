@@ -138,11 +138,13 @@ class Stage:
         self.consumed, self.named = end, prepared  # the commit: one write
         self.desk.publish(prepared)
         self.sure = end
+        self.desk.sweep(lambda: None)
 
     def replay(self, size: int, speculative: bool) -> None:
         """A batch that the node has taken and Spark has not heard of."""
         start = max(self.consumed - size, 0)
-        self.desk.discard(self.write(start, self.consumed))
+        self.write(start, self.consumed)
+        self.desk.sweep(lambda: None)
 
     def compact(self, size: int, speculative: bool) -> None:
         compactor = Compactor(self.spec, grace=0)

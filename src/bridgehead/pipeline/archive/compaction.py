@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 
 from bridgehead import clock
 from bridgehead.pipeline.archive import files
-from bridgehead.pipeline.archive.layout import PENDING, SUFFIX, key_of, merged_name, own_prefix
+from bridgehead.pipeline.archive.layout import MERGING, PENDING, SUFFIX, key_of, merged_name, own_prefix
 from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.archive.writer import COMPRESSION
 
@@ -112,7 +112,7 @@ class Compactor:
         try:
             for names in plan(found, closed=is_closed(directory, today)):
                 for same in self._of_one_schema(place, names):
-                    target = self._pending / f"merge-{uuid.uuid4().hex}"
+                    target = self._pending / f"{MERGING}{uuid.uuid4().hex}"
                     merged[merged_name(same[0], target.name[-8:])] = target
                     _merge([place / name for name in same], target)
                     replaced.update(same)

@@ -1,19 +1,19 @@
 """The driver's side of an archive: what becomes of pending files.
 
 Around each batch: ``prepare`` gives its files their places and makes the directories; the commit at the node carries
-that list; ``publish`` renames them. A batch that was committed before is ``discard``ed. Before the first batch, and
-after every failure, ``recover`` brings the disk to where the last commit is.
+that list; ``publish`` renames them; ``sweep`` removes what is left, be it all, of a batch that was committed before. Before
+the first batch, and after every failure, ``recover`` brings the disk to where the last commit is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bridgehead.errors import ArchiveError
 from bridgehead.pipeline.archive import files
-from bridgehead.pipeline.archive.layout import PENDING, key_of, visible_name
+from bridgehead.pipeline.archive.layout import MERGING, PENDING, key_of, visible_name
 from bridgehead.pipeline.archive.spec import ArchiveSpec, PendingFile, Published
 
 
@@ -36,8 +36,7 @@ class ArchiveDesk:
         """
         try:
             files.make_directory(self._pending)
-            with os.scandir(self._pending) as entries:
-                found = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+            found = self._files()
             confirm()
             if committed is not None:
                 self._version = committed.version
@@ -46,6 +45,21 @@ class ArchiveDesk:
                 files.remove(self._pending / name)
         except OSError as error:
             raise self._failure(error) from error
+
+    def sweep(self, confirm: Callable[[], object]) -> None:
+        """Behind a batch: what is pending now was left by attempts that failed, or that nobody waited for."""
+        try:
+            found = [name for name in self._files() if not name.startswith(MERGING)]
+            if found:
+                confirm()
+            for name in found:
+                files.remove(self._pending / name)
+        except OSError as error:
+            raise self._failure(error) from error
+
+    def _files(self) -> list[str]:
+        with os.scandir(self._pending) as entries:
+            return [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
 
     def prepare(self, pending: Sequence[PendingFile], start: int, end: int) -> Published:
         """The places of a batch's files, which the commit makes final. After it nothing is left to do but rename."""
@@ -80,14 +94,6 @@ class ArchiveDesk:
         except OSError as error:
             raise self._failure(error) from error
         self.on_published({os.path.dirname(visible) for _, visible in committed.files})
-
-    def discard(self, pending: Iterable[PendingFile]) -> None:
-        """These rows are in the archive already: their batch was committed before."""
-        try:
-            for each in pending:
-                files.remove(self._pending / each.name)
-        except OSError as error:
-            raise self._failure(error) from error
 
     def _failure(self, error: OSError) -> ArchiveError:
         return ArchiveError(f"the archive {self.spec.path} cannot be written: {error}")

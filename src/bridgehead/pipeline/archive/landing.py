@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -62,7 +61,7 @@ class Landing:
 
     def recover(self) -> None:
         """Before the first batch: the disk is where the last commit is."""
-        self._desk.recover(self._committed(), partial(self._node.archived, self._log))
+        self._desk.recover(self._committed(), self._committed)
 
     def rows(self, stage: Stage) -> ArchiveRows:
         return ArchiveRows(self._desk.spec, stage)
@@ -72,15 +71,14 @@ class Landing:
         texts = [each.pop(FILE) for each in listed]
         parts = [part for part, text in zip(listed, texts, strict=True) if text is None]
         files = [PendingFile(**json.loads(text)) for text in texts if text is not None]
-        if not files:
-            commit(parts, archived=None)
-            return
-        prepared = self._desk.prepare(files, start, end)
-        # A commit whose answer was lost on the way is asked for again, and was made before: what was committed the node knows.
-        if commit(parts, archived=prepared.to_json()) or self._committed() == prepared:
-            self._desk.publish(prepared)
+        if files:
+            prepared = self._desk.prepare(files, start, end)
+            # A commit whose answer was lost is asked for again, and was made before: what was committed the node knows.
+            if commit(parts, archived=prepared.to_json()) or self._committed() == prepared:
+                self._desk.publish(prepared)
         else:
-            self._desk.discard(files)
+            commit(parts, archived=None)
+        self._desk.sweep(self._committed)
 
     def _committed(self) -> Published | None:
         told = self._node.archived(self._log)

@@ -19,6 +19,8 @@ from typing import Final
 from bridgehead.pipeline.archive.spec import ArchiveSpec
 
 PENDING: Final = "_pending"
+MERGING: Final = "merge-"
+"""How the name of a pending file begins that is being made of visible ones."""
 SUFFIX: Final = ".parquet"
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 """How Hive, Spark and Arrow write that a partition column has no value."""

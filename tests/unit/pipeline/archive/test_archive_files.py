@@ -89,11 +89,29 @@ def test_a_driver_whose_time_is_over_removes_nothing(spec: ArchiveSpec, desk: Ar
     assert read(spec) == [1]
 
 
-def test_a_replay_of_a_committed_batch_leaves_nothing_behind(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
+def test_what_attempts_have_left_is_swept_away_behind_the_batch(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
+    written(spec, 1)  # an attempt that failed
     desk.publish(desk.prepare(written(spec, 1, 2), 0, 2))
-    desk.discard(written(spec, 1, 2))
+    written(spec, 1, 2)  # one that nobody waited for
+    desk.sweep(nobody_else)
     assert read(spec) == [1, 2]
     assert pending(spec) == []
+
+
+def test_sweeping_is_only_for_the_driver_of_the_day(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
+    left = desk.prepare(written(spec, 1), 0, 1)
+    with pytest.raises(StaleEpochError):
+        desk.sweep(taken_over)
+    desk.publish(left)
+    assert read(spec) == [1]
+
+
+def test_a_file_that_is_being_merged_is_not_swept_away(spec: ArchiveSpec, desk: ArchiveDesk) -> None:
+    written(spec, 1)
+    merging = Path(spec.path) / PENDING / key_of(spec) / "merge-1"
+    merging.write_bytes(b"half a file")
+    desk.sweep(nobody_else)
+    assert pending(spec) == ["merge-1"]
 
 
 def test_a_node_that_counts_from_zero_again_replaces_nothing_of_its_earlier_life(spec: ArchiveSpec) -> None:
