@@ -117,6 +117,7 @@ def test_each_row_is_in_the_archive_once_whatever_was_killed(node: NodeProcess, 
         for lake in lakes:
             assert lake.wait_for(sent) == expected
             until(lambda lake=lake: not lake.pending(), "nothing is left pending")
+        assert any("~" in path.name for path in lakes[1].files()), "nothing was merged"
         there.barrier()
         came = there.topics()
     for topic in TOPICS:
