@@ -44,7 +44,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was_and_takes_every_message_on
 
     driver = start()
     try:
-        until(lambda: "connected" in _log(tmp_path), "the reader subscribes", WITHIN)
+        until(lambda: "subscribed" in _log(tmp_path), "the reader subscribes", WITHIN)
         with Client(broker.port) as device:
             device.publish_all([Message("t/a", str(n).encode(), 2) for n in range(600)])
             until(lambda: len(taken()) >= 200, "the first batches are done", WITHIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.mosquitto]
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    prepare()
-    session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as environment:
+        for name in ("PYSPARK_PYTHON", "JAVA_HOME"):  # what is made ready here is undone at the end
+            environment.setenv(name, os.environ.get(name, ""))
+        prepare()
+        session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bridgehead.bridge.backoff import Backoff
+from bridgehead.bridge.backoff import LONGEST, Backoff
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.outgoing import Outgoing
@@ -98,6 +98,7 @@ class UplinkRule:
     identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
     unwanted: tuple[str, ...] = ()  # filters of an earlier life: a session that was kept may still have them
     tls: ssl.SSLContext | None = None
+    longest_wait: float = LONGEST  # seconds between two attempts
 
     @property
     def session(self) -> list[Any]:
@@ -122,7 +123,7 @@ class Uplink:
         self._unanswered: dict[int, list[Subscription]] = {}  # SUBSCRIBEs without an answer yet, by packet id
         self._keep_alive = float(rule.keep_alive)
         self._last_heard = 0.0
-        self._backoff = Backoff()
+        self._backoff = Backoff(longest=rule.longest_wait)
         self.on_subscribed: Callable[[], None] = lambda: None  # the remote has answered every subscription
         self._connack = asyncio.Event()
         self._pong = asyncio.Event()  # an answer to the last ping has come

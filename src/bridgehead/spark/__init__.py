@@ -27,11 +27,12 @@ def register(spark: SparkSession) -> None:
 
     A local session that was not told which Python to use gets this one: the first on the path may know nothing of us.
     """
+    from pyspark.sql.utils import is_remote
+
     from bridgehead.spark.datasource import MqttSource
 
-    context = spark.sparkContext
-    if PYTHON not in os.environ and context.master.startswith("local"):
-        context.pythonExec = sys.executable
+    if not os.environ.get(PYTHON) and not is_remote() and spark.sparkContext.master.startswith("local"):
+        spark.sparkContext.pythonExec = sys.executable
     spark.dataSource.register(MqttSource)
 
 
@@ -42,5 +43,5 @@ def prepare() -> None:
     """
     from bridgehead.java import java_home
 
-    os.environ.setdefault(PYTHON, sys.executable)
+    os.environ[PYTHON] = os.environ.get(PYTHON) or sys.executable
     os.environ["JAVA_HOME"] = str(java_home(os.environ, shutil.which, Path.home() / ".bridgehead").path)

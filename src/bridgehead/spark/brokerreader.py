@@ -47,6 +47,8 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self._source = source
         self._keeper: Keeper | None = None
         self._journal: JournalClient | None = None
+        self._incarnation = ""  # of the journal
+        self._earliest = 0  # the first offset it had when it was opened
         self._last: int | None = None  # an AvailableNow run ends here
 
     def initialOffset(self) -> Offset:
@@ -133,10 +135,12 @@ class BrokerReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> list[InputPartition]:
         journal = lingering(self._source)
-        journal.catch_up(self._source.catch_up_within)
-        _, earliest, latest = journal.offsets()
-        first = first_offset(self._source, earliest, latest)
-        return ranges(journal, self._source, first, latest)
+        try:
+            journal.catch_up(self._source.catch_up_within)
+            _, earliest, latest = journal.offsets()
+            return ranges(journal, self._source, first_offset(self._source, earliest, latest), latest)
+        finally:
+            journal.close()
 
     def read(self, partition: JournalRange) -> Iterator[Batch]:
         return read_range(partition)

@@ -108,7 +108,7 @@ class JournalClient:
 
     def _wait(self, deadline: float) -> None:
         if monotonic() > deadline:
-            raise RefusedError(f"the reader's journal at {self.address} does not answer any more")
+            raise RefusedError(f"the journal at {self.address} does not answer any more: its journal.log may say why")
         self._flight.close()
         sleep(TRY_AGAIN)
         self._flight = flight.FlightClient(self.address)

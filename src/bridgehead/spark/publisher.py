@@ -31,6 +31,8 @@ AHEAD_BYTES: Final = 32 << 20
 """What a task takes from Spark before the broker has acknowledged it."""
 SESSION: Final = 60
 """Seconds that the broker keeps a task's session (MQTT 5): a cut in the middle of QoS 2 doubles nothing within them."""
+LONGEST_WAIT: Final = 5.0
+"""Seconds between two attempts to reach the broker: a task that waits holds one of Spark's cores."""
 LOOK_AGAIN: Final = 0.02
 
 
@@ -106,4 +108,5 @@ def _uplink_rule(sink: Sink, name: str) -> UplinkRule:
         subscriptions=(),
         watchdog=max(sink.give_up_after / 4, 5.0),
         tls=context_of(sink),
+        longest_wait=LONGEST_WAIT,
     )

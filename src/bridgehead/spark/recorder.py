@@ -36,6 +36,8 @@ QUIET_ROUNDS: Final = 2
 BETWEEN_ROUNDS: Final = 0.1
 """A broker that answers so many pings in a row, with this pause between, without sending a message has none left for us."""
 LOOK_AGAIN: Final = 0.05
+LONGEST_WAIT: Final = 15.0
+"""Seconds between two attempts to reach a broker that is away: somebody may be looking at this query."""
 RETAINED_IF_NEW: Final = 1
 """Retain handling: stored messages come with a new subscription, not with every connection."""
 
@@ -73,6 +75,7 @@ class Recorder:
         self._engine.close()
 
     def _subscribed(self) -> None:
+        log.info("subscribed to %s as %s", ", ".join(self._source.topics), self._source.client_id)
         self._remember(sorted(self._source.topics))
 
     def _remember(self, filters: list[str]) -> None:
@@ -212,4 +215,5 @@ def _uplink_rule(source: Source, known: list[str]) -> UplinkRule:
         identified=version5 and bool(overlaps),
         unwanted=tuple(each for each in known if each not in filters),
         tls=context_of(source),
+        longest_wait=LONGEST_WAIT,
     )
