@@ -101,3 +101,27 @@ async def test_what_has_crossed_leaves_the_journal(host: Host) -> None:
     async with asyncio.timeout(PATIENCE):
         while host.log.weight:  # the reader releases a batch before it looks for the next one
             await host.asked_for_rows()
+
+
+async def test_a_backlog_is_taken_in_large_batches_and_what_follows_in_small_ones(host: Host) -> None:
+    sizes: list[int] = []
+    committed = host.gate.on_commit
+
+    def note(log: str) -> None:
+        sizes.append(host.gate.stats(log).last_rows)
+        committed(log)
+
+    host.gate.on_commit = note
+    host.service.freeze()  # as while Spark is away: no batch begins
+    async with asyncio.timeout(PATIENCE):
+        await host.service.at_rest.wait()
+    for first in range(0, 250_000, 5000):
+        host.append(stored_rows(numbered(5000, first), ["t"], ["a"]))
+        await asyncio.sleep(0)
+    host.service.thaw()
+    await crossed(host)
+    assert sizes == [200_000, 50_000]  # maxRowsPerBatch, and the rest
+    host.append(stored_rows(numbered(10), ["t"], ["a"]))
+    await crossed(host)
+    assert sizes[2:] == [10]
+    assert payloads(host.take("a")) == numbered(250_000) + numbered(10)

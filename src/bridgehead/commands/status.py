@@ -44,7 +44,9 @@ def _pipeline(pipeline: dict[str, Any] | None) -> list[str]:
     if pipeline is None:
         return []
     reason = f": {pipeline['reason']}" if pipeline["reason"] else ""
-    return [f"pipeline {pipeline['state']}{reason}{_soon(pipeline['nextAttemptIn'])}, started {pipeline['starts']} times"]
+    told = f"pipeline {pipeline['state']}{reason}{_soon(pipeline['nextAttemptIn'])}, started {pipeline['starts']} times"
+    holder = f", its lease is held by {pipeline['holder']}" if pipeline["holder"] else ""
+    return [told + holder + (f", Spark's pages on {pipeline['ui']}" if pipeline["ui"] else "")]
 
 
 def _retained(log: str, kept: dict[str, Any] | None) -> list[str]:

@@ -68,13 +68,16 @@ def test_what_was_dropped_is_shown_with_its_reason() -> None:
     snapshot = {
         "node": "n", "ready": False, "unready": ["listeners do not accept yet"],
         "storage": {"mode": "file-native", "lostRows": 7}, "journal": {},
-        "pipeline": {"state": "waiting", "reason": "no Java", "nextAttemptIn": 3.5, "starts": 2}, "bridges": {},
+        "pipeline": {
+            "state": "waiting", "reason": "no Java", "nextAttemptIn": 3.5, "starts": 2, "holder": "h/1", "ui": "http://h:4040",
+        },
+        "bridges": {},
         "routes": {"b.push.1": route}, "removedRoutes": {"b.push.2": gone},
     }  # fmt: skip
     assert text_of(snapshot).splitlines() == [
         "node n: not ready: listeners do not accept yet",
         "storage file-native, 7 messages lost by damage",
-        "pipeline waiting: no Java, next attempt in 3.5 s, started 2 times",
+        "pipeline waiting: no Java, next attempt in 3.5 s, started 2 times, its lease is held by h/1, Spark's pages on http://h:4040",
         "",
         "route     journal  outbox  oldest  in flight  tier 2  delivered  dropped  dead letters",
         "b.push.1        0       0       -          0       0          5        6             4",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.pipeline.access import Access
+from bridgehead.pipeline.access import TOKENS_VARIABLE, Access
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig, TransformRule
 from bridgehead.pipeline.jvm import _escape
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.runner import reason_of
 from bridgehead.pipeline.source import MIN_ROWS_PER_TASK, split
-from bridgehead.pipeline.sparkconf import master_of, spark_conf, tasks_of
+from bridgehead.pipeline.sparkconf import SHIPPED_PYTHON, master_of, spark_conf, tasks_of
 
 
 @given(st.integers(0, 10**9), st.integers(1, 10**6), st.integers(1, 64))
@@ -106,3 +107,19 @@ def test_the_reason_of_a_failure_in_a_worker_is_what_the_worker_raised(capsys: p
     assert reason_of(RuntimeError(f"foreachBatch\n{wrapper}\n{theirs}")) == "ValueError: no number"
     assert reason_of(RuntimeError(f"foreachBatch\n{wrapper}\n{ours}")) == "the archive is full"
     assert "Errno 28" in capsys.readouterr().err
+
+
+def test_processes_on_other_machines_get_their_tokens_by_their_environment() -> None:
+    other = Access("grpc+tls://other:1", "another-secret")
+    conf = spark_conf(config(master="spark://host:7077", accesses=(other,)), Path("/work"))
+    assert "very-secret" in conf[f"spark.executorEnv.{TOKENS_VARIABLE}"]
+    assert "another-secret" in conf[f"spark.executorEnv.{TOKENS_VARIABLE}"]
+    assert not any(key.startswith("spark.executorEnv.") for key in spark_conf(config(), Path("/work")))
+
+
+def test_executors_use_the_python_of_an_archive_that_is_shipped_to_them() -> None:
+    shipped = {"spark.archives": "/srv/environment.tar.gz#environment"}
+    assert spark_conf(config(conf=shipped), Path("/work"))["spark.pyspark.python"] == SHIPPED_PYTHON
+    own = {**shipped, "spark.pyspark.python": "/opt/python"}
+    assert spark_conf(config(conf=own), Path("/work"))["spark.pyspark.python"] == "/opt/python"
+    assert spark_conf(config(), Path("/work"))["spark.pyspark.python"] == sys.executable
