@@ -92,7 +92,7 @@ class WindowLives(RuleBasedStateMachine):
         noted = self.checkpoint
         if noted.begun is None:
             end = noted.position
-            if not self.gate.pauses(self.epoch, ROUTE, noted.position):
+            if not self.gate.pauses(self.epoch, ROUTE, noted.position) or not noted.moved:  # else Spark asks again
                 end = self.gate.latest(self.epoch, ROUTE, noted.position, max_rows, MUCH)
             if end == noted.position and not noted.moved:
                 return False
