@@ -6,14 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rocksdict import Options, Rdict
 
 from bridgehead.columns.batches import weight
 from bridgehead.errors import NotRetainedError
 from bridgehead.storage import retention as retention_module
+from bridgehead.storage.backup import restore_backup, take_backup
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal, Log
+from bridgehead.storage.keys import Kind, numbered_key
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.retention import Retention
+from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.segments import FAN
 from making.crashing import Lives
 from making.rows import numbered, numbers, stored_rows
@@ -269,3 +273,36 @@ def test_rows_of_qos_0_have_a_bound_in_ram_where_there_is_a_disk(
         in_memory.append(1, qos=0)
         in_memory.consume()
     assert len(in_memory.there()) == 6
+
+
+def test_retained_rows_are_in_a_backup(tmp_path: Path, make_desk: MakeDesk) -> None:
+    desk = make_desk(hours=1, engine=RocksEngine(tmp_path / "a" / "store", sync=False))
+    desk.pass_through(2)
+    desk.append(2)
+    desk.consume()
+    take_backup(desk.engine, tmp_path / "backup", "edge")
+    desk.engine.close()
+    restore_backup(tmp_path / "backup", tmp_path / "b" / "store", replace=False)
+    found = make_desk(hours=1, engine=RocksEngine(tmp_path / "b" / "store", sync=False))
+    assert (found.there(), found.log.waiting, found.log.retained) == ([0, 1, 2, 3], 0, 4)
+    found.engine.close()
+
+
+def test_a_repair_keeps_what_is_retained_and_a_damaged_part_of_it_is_no_loss(tmp_path: Path, make_desk: MakeDesk) -> None:
+    directory = tmp_path / "store"
+    desk = make_desk(hours=1, engine=RocksEngine(directory, sync=False))
+    for _ in range(3):
+        desk.append(2)
+    desk.consume()
+    desk.engine.close()
+    db = Rdict(str(directory), Options(raw_mode=True))
+    key = numbered_key(Kind.BATCH, ("journal", "shared"), 2)
+    value = bytearray(db[key])
+    value[-2] ^= 1
+    db[key] = bytes(value)
+    db.close()
+    engine = RocksEngine(directory, sync=False)
+    found = make_desk(hours=1, engine=engine)
+    assert (found.there(), found.log.waiting) == ([0, 1, 4, 5], 0)
+    assert engine.losses.rows(("journal", "shared")) == 0, "it was consumed: nobody has lost a message"
+    engine.close()
