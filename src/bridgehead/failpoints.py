@@ -28,6 +28,13 @@ POINTS: Final = (
     "node.trimmed",  # rows that were let go are deleted, not synced
 )
 
+ARCHIVE_POINTS: Final = (
+    "worker.archived",  # the files of a task are written, nobody has heard of them
+    "driver.renamed",  # a file of a committed batch is in its place, others may not be
+    "driver.published",  # all of them are, Spark's checkpoint does not know
+)
+"""These are passed where a route has an archive."""
+
 _directory: Final = os.environ.get(VARIABLE)
 
 

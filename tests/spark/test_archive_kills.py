@@ -1,4 +1,4 @@
-"""kill -9 of driver, JVM and node at random moments, by seed: the archive holds each row once when all is calm again."""
+"""kill -9 at random moments and at the worst ones, by seed: the archive holds each row once when all is calm again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bridgehead.failpoints import ARCHIVE_POINTS
+from fault.failpoints import Points
 from spark.lake import Lake
 from support.client import Client, Message
 from support.device import Device
@@ -80,45 +82,90 @@ def remote(tmp_path: Path) -> Iterator[Mosquitto]:
 
 
 @pytest.fixture
-def node(tmp_path: Path, remote: Mosquitto) -> Iterator[NodeProcess]:
+def points(tmp_path: Path) -> Points:
+    return Points(tmp_path / "failpoints")
+
+
+@pytest.fixture
+def node(tmp_path: Path, remote: Mosquitto, points: Points) -> Iterator[NodeProcess]:
     bridge = {"id": "b", "host": "127.0.0.1", "port": remote.port, "localSubscriptions": ROUTES}
     document = {"persistence": {"mode": "file-native"}, "bridges": [bridge]}
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "plant.py").write_text(MODULE)
-    node = NodeProcess(tmp_path / "node", document).launch()
+    node = NodeProcess(tmp_path / "node", document, points.environment).launch()
     node.wait_ready(STARTS_WITHIN)
     yield node
     node.close()
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_each_row_is_in_the_archive_once_whatever_was_killed(node: NodeProcess, remote: Mosquitto, seed: int) -> None:
+@pytest.fixture
+def lakes(node: NodeProcess) -> list[Lake]:
+    return [Lake(node.directory / "lake" / name) for name in ("plain", "made", "memory")]
+
+
+def grow(node: NodeProcess, lakes: list[Lake]) -> None:
+    """Every archive has got files since this was called."""
+    for lake in lakes:
+        had = set(lake.files())
+        until(lambda lake=lake, had=had: set(lake.files()) - had, f"{lake.path} grows", STARTS_WITHIN, node.log)
+
+
+def revive(node: NodeProcess) -> None:
+    node.launch()
+    node.wait_ready(STARTS_WITHIN)
+
+
+def all_is_well(node: NodeProcess, lakes: list[Lake], sent: int, there: Client) -> None:
+    """When nothing is on its way any more: each number once, everywhere."""
+    node.wait_drained()
+    expected = list(range(sent))
+    for lake in lakes:
+        assert lake.wait_for(sent) == expected
+        until(lambda lake=lake: not lake.pending(), "nothing is left pending")
+    assert any("~" in path.name for path in lakes[1].files()), "nothing was merged"
+    there.barrier()
+    came = there.topics()
+    for topic in TOPICS:
+        assert sorted(map(int, came[topic])) == expected
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_each_row_is_in_the_archive_once_whatever_was_killed(
+    node: NodeProcess, remote: Mosquitto, lakes: list[Lake], seed: int
+) -> None:
     chance = random.Random(seed)
     victims = ["driver", "jvm", "node"]
     chance.shuffle(victims)
-    lakes = [Lake(node.directory / "lake" / name) for name in ("plain", "made", "memory")]
     plant = Plant(node.port)
     with Client(remote.port) as there:
         there.subscribe("#")
         for victim in victims:
-            for lake in lakes:
-                had = set(lake.files())
-                until(lambda lake=lake, had=had: set(lake.files()) - had, f"{lake.path} grows", STARTS_WITHIN, node.log)
+            grow(node, lakes)
             plant.wait_for_more(chance.randrange(1, 20) * BURST)
             if victim == "node":
                 node.kill()
-                node.launch()
-                node.wait_ready(STARTS_WITHIN)
+                revive(node)
             else:
                 (node.driver() if victim == "driver" else node.jvm()).kill()
-        sent = plant.stop()
-        node.wait_drained()
-        expected = list(range(sent))
-        for lake in lakes:
-            assert lake.wait_for(sent) == expected
-            until(lambda lake=lake: not lake.pending(), "nothing is left pending")
-        assert any("~" in path.name for path in lakes[1].files()), "nothing was merged"
-        there.barrier()
-        came = there.topics()
-    for topic in TOPICS:
-        assert sorted(map(int, came[topic])) == expected
+        grow(node, lakes)
+        all_is_well(node, lakes, plant.stop(), there)
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_each_row_is_in_the_archive_once_whoever_died_at_the_worst_moment(
+    node: NodeProcess, remote: Mosquitto, lakes: list[Lake], points: Points, seed: int
+) -> None:
+    order = [*ARCHIVE_POINTS, "driver.committed", "node.committed"]
+    random.Random(seed).shuffle(order)
+    plant = Plant(node.port)
+    with Client(remote.port) as there:
+        there.subscribe("#")
+        for point in order:
+            grow(node, lakes)
+            points.strike(point, node.log)
+            if point.startswith("node."):
+                until(lambda: node.ended, "the node is gone")
+                revive(node)
+        grow(node, lakes)
+        all_is_well(node, lakes, plant.stop(), there)
+    assert set(points.struck()) == set(order)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bridgehead.errors import ArchiveError
+from bridgehead.failpoints import passing
 from bridgehead.pipeline.archive import files
 from bridgehead.pipeline.archive.layout import MERGING, PENDING, key_of, visible_name
 from bridgehead.pipeline.archive.spec import ArchiveSpec, PendingFile, Published
@@ -89,10 +90,12 @@ class ArchiveDesk:
                     files.make_directory(visible.parent)
                     if pending.exists():
                         files.move(pending, visible)
+                        passing("driver.renamed")
                 for directory in {visible.parent for visible in places}:
                     files.sync(directory)
         except OSError as error:
             raise self._failure(error) from error
+        passing("driver.published")
         self.on_published({os.path.dirname(visible) for _, visible in committed.files})
 
     def _failure(self, error: OSError) -> ArchiveError:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from bridgehead import clock
 from bridgehead.columns.batches import Batch, concat
 from bridgehead.errors import ArchiveError
+from bridgehead.failpoints import passing
 from bridgehead.pipeline.archive import files
 from bridgehead.pipeline.archive.layout import PENDING, key_of
 from bridgehead.pipeline.archive.partitions import partitioned, with_partition_columns
@@ -51,6 +52,7 @@ class ArchiveWriter:
         if self._written:
             with self._failures():
                 files.sync(self._pending)
+            passing("worker.archived")
         return self._written
 
     def _write(self) -> None:
