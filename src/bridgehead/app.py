@@ -92,8 +92,6 @@ class Node:
         for removed in self._removed:
             self._outboxes[removed] = Outbox(removed, self._engine, UNBOUNDED, UNBOUNDED, self._ledgers[removed])
         settle(self._engine, self._ledgers.values(), self._journal.waiting_of)
-        pushing = {route.id: self._outboxes[route.id] for route in self._routes if route.direction == "push"}
-        self._desk = DeadLetterDesk(self._engine, pushing)
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
         self._space = self._free_space()
         self._space_watch: asyncio.TimerHandle | None = None
@@ -103,6 +101,7 @@ class Node:
         self._transforms = {route.id: transform_rule(route.transform) for route in self._routes if route.transform is not None}
         self._gate = Gate(self._engine, self._journal, self._outboxes, staged, epochs, self._transforms)
         self._doors = {route.id: self._door(route, bridges[route.bridge]) for route in self._routes}
+        self._desk = self._dead_letter_desk()
         self._listeners: list[Listener] = []
         self._bridges: list[BridgeService] = []
         self._inline: list[InlineEngine] = []
@@ -147,6 +146,12 @@ class Node:
             return await asyncio.to_thread(take_backup, self._engine, destination, self.settings.node)
         finally:
             self._backing_up = False
+
+    def _dead_letter_desk(self) -> DeadLetterDesk:
+        """Messages die on their way to a remote, or in a transform of either direction."""
+        dying = [route.id for route in self._routes if route.direction == "push" or route.transform is not None]
+        again = {route: self._doors[route].admit_again for route in self._transforms}
+        return DeadLetterDesk(self._engine, {route: self._outboxes[route] for route in dying}, again)
 
     def _door(self, route: Route, bridge: Bridge) -> Door:
         rule = DoorRule(

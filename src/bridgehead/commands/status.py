@@ -31,6 +31,7 @@ def text_of(snapshot: dict[str, Any]) -> str:
     if routes:
         lines += ["", *_table(ROUTE, [_route(name, each) for name, each in routes])]
         lines += [f"{name}: dropped {_reasons(lost)}" for name, each in routes if (lost := _dropped(each))]
+        lines += [line for name, each in snapshot["routes"].items() for line in _transform(name, each.get("transform"))]
         lines += [f"{name}: not in the file any more" for name in snapshot["removedRoutes"]]
     return "\n".join(lines)
 
@@ -38,6 +39,14 @@ def text_of(snapshot: dict[str, Any]) -> str:
 def _storage(storage: dict[str, Any]) -> list[str]:
     lost = storage.get("lostRows", 0)
     return [f"storage {storage['mode']}" + (f", {lost} messages lost by damage" if lost else "")] if storage else []
+
+
+def _transform(name: str, transform: dict[str, Any] | None) -> list[str]:
+    """Worth a line when it does not run."""
+    if transform is None or transform["state"] == "running":
+        return []
+    reason = f": {transform['reason']}" if transform["reason"] else ""
+    return [f"{name}: transform {transform['state']}{reason}{_soon(transform['nextAttemptIn'])}"]
 
 
 def _pipeline(pipeline: dict[str, Any] | None) -> list[str]:

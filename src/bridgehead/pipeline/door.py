@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -119,6 +120,17 @@ class Door:
         self.ledger.receive(rows, self.ledger.safe_rows(stored))
         self.ledger.write(changes)
         return int(rows)
+
+    def admit_again(self, changes: Changes, rows: Batch) -> None:
+        """OUTBOX rows that are messages as they came once: they begin their way anew, and count as received once more."""
+        columns = {name: rows.column(name) for name in rows.schema.names}
+        columns["client_id"] = constant_label("", rows.num_rows)
+        columns["route"] = constant_label(self.rule.route, rows.num_rows)
+        stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
+        self.log.append(changes, stored, self.rule.route)
+        self.ledger.receive(rows.num_rows, self.ledger.safe_rows(stored))
+        self.ledger.write(changes)
+        changes.when_safe.append(partial(self.log.publish, self.log.end))
 
     def passing(self, batch: Batch) -> npt.NDArray[np.bool_] | None:
         """Which rows may cross another bridge; None if all may."""

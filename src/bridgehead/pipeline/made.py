@@ -23,6 +23,7 @@ from bridgehead.errors import TransformError
 from bridgehead.pipeline.client import node_client
 from bridgehead.pipeline.rules import RouteRules, apply, with_ids
 from bridgehead.pipeline.task import MANIFEST, Stager, task_name
+from bridgehead.storage.deadletters import TRANSFORM
 
 LONGEST: Final = 65_535
 """Bytes of the longest text or binary value that MQTT can carry beside a payload."""
@@ -66,7 +67,7 @@ class StageMade:
             if reason is None:
                 stager.put(route, chosen, order)
             elif self.dead_letters:
-                stager.put(route, without_nulls(chosen), order, f"transform-{reason}")
+                stager.put(route, without_nulls(chosen), order, f"{TRANSFORM}{reason}")
             else:
                 raise TransformError(f"the transform made {_rows(chosen.num_rows)} with {REASONS[reason]}")
 

@@ -21,6 +21,7 @@ from bridgehead.pipeline.rules import RouteRules, apply
 from bridgehead.pipeline.source import JournalSource
 from bridgehead.pipeline.task import MANIFEST_DDL, StageRows
 from bridgehead.pipeline.usercode import OFFSET, Made, made_by, made_of
+from bridgehead.storage.deadletters import TRANSFORM_FAILED
 
 _MANY_ROWS: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 """A transform's rows go through the JVM: there generated code is worth its compilation."""
@@ -30,9 +31,6 @@ _ROCKS_STATE: Final = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 """transformWithState works with no other store, and in this one state may be larger than memory."""
-
-FAILED: Final = "transform-failed"
-"""The reason of a message that the transform cannot be evaluated on."""
 
 Parts = list[dict[str, Any]]
 
@@ -175,7 +173,7 @@ class Lander:
                 batch, name = [apply(rows, as_it_came)], f"failed/{offset}"
                 self._node.stage(log, name, batch)
                 part = {"name": name, "route": route, "order": 0, "rows": rows.num_rows, "checksum": checksum(batch)}
-                parts.append({**part, "reason": FAILED, **({} if self._archive is None else {"file": None})})
+                parts.append({**part, "reason": TRANSFORM_FAILED, **({} if self._archive is None else {"file": None})})
         return parts
 
 

@@ -52,7 +52,6 @@ NOT_YET: dict[str, Accepted] = {
     "auth.allowAnonymous": only(True),
     "auth.users": only([]),
     "auth.permissions": only([]),
-    "pipeline.checkpoint": only(None),
     "bridges[*].hosts": Accepted(lambda value: not isinstance(value, list) or len(value) <= 1, "one entry"),
     "bridges[*].bridgeTls": only(None),
     "bridges[*].bridgeWebsocketConfig": only(None),

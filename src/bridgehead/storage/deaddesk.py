@@ -5,16 +5,27 @@ Whoever asks for something gets all of it or a reason why not: an id that is not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from bridgehead.columns.batches import Batch, concat
 from bridgehead.errors import RefusedError
-from bridgehead.storage.deadletters import DROPPED, RESENT, DeadLetters, Seqs, routes_with_dead_letters
+from bridgehead.storage.deadletters import (
+    DROPPED,
+    RESENT,
+    TRANSFORM,
+    TRANSFORM_FAILED,
+    DeadLetters,
+    Seqs,
+    routes_with_dead_letters,
+)
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.outbox import BURY_ROWS, Outbox
+
+Again = Callable[[Changes, Batch], None]
+"""Takes OUTBOX rows into the journal by this write."""
 
 PREVIEW_BYTES: Final = 64
 """How much of a payload is shown."""
@@ -26,8 +37,10 @@ class DeadLetterDesk:
     Which ones are meant is said by a route (None = any) and ids (None = all).
     """
 
-    def __init__(self, engine: Engine, outboxes: Mapping[str, Outbox]) -> None:
+    def __init__(self, engine: Engine, outboxes: Mapping[str, Outbox], again: Mapping[str, Again] | None = None) -> None:
+        """``again``: by route, how a message that its transform failed on begins its way anew."""
         self._engine = engine
+        self._again = again or {}
         self._outboxes = outboxes
         self.shelves = {route: outbox.dead for route, outbox in outboxes.items()}
         for route in routes_with_dead_letters(engine):
@@ -54,9 +67,27 @@ class DeadLetterDesk:
                 raise RefusedError(f"there is no route {shelf.route} any more: its dead letters can only be dropped")
             if outbox.depth + len(some) > outbox.max_rows or outbox.weight >= outbox.max_bytes:
                 raise RefusedError(f"the queue of route {shelf.route} has no room for {len(some)} messages")
+            self._must_be_messages(shelf, some)
         for shelf, part in _parts(chosen):
-            self._resend(shelf, self._outboxes[shelf.route], part)
+            failed = np.array([reason == TRANSFORM_FAILED for reason in shelf.reasons(part)])
+            if failed.any():
+                self._transform_again(shelf, part[failed])
+            if not failed.all():
+                self._resend(shelf, self._outboxes[shelf.route], part[~failed])
         return sum(len(some) for _, some in chosen)
+
+    def _must_be_messages(self, shelf: DeadLetters, ids: Seqs) -> None:
+        for number, reason in zip(ids.tolist(), shelf.reasons(ids), strict=True):
+            if reason == TRANSFORM_FAILED and shelf.route not in self._again:
+                raise RefusedError(f"route {shelf.route} has no transform any more for the dead letter {number}")
+            if reason.startswith(TRANSFORM) and reason != TRANSFORM_FAILED:
+                raise RefusedError(f"the dead letter {number} of route {shelf.route} is no message: it can only be dropped")
+
+    def _transform_again(self, shelf: DeadLetters, ids: Seqs) -> None:
+        """These begin their way anew, at the end of the journal: what becomes of them is for the transform to say."""
+        changes = Changes()
+        self._again[shelf.route](changes, concat(shelf.remove(changes, ids, RESENT)))
+        self._engine.write(changes)
 
     def _resend(self, shelf: DeadLetters, outbox: Outbox, ids: Seqs) -> None:
         changes = Changes()

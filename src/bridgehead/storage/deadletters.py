@@ -32,6 +32,11 @@ MAX_ROWS: Final = 10_000
 MAX_BYTES: Final = 64 * 1024 * 1024
 """What one route keeps at most; beyond it the oldest dead letter is dropped and counted as FULL."""
 
+TRANSFORM: Final = "transform-"
+"""Reasons that begin so: a transform made a row that is no message, and no outbox may have it."""
+TRANSFORM_FAILED: Final = "transform-failed"
+"""But for this one: a message that its transform failed on, as it came; it can go through it again."""
+
 RESENT: Final = "resent"
 DROPPED: Final = "dropped"
 FULL: Final = "dead-letters-full"
@@ -97,6 +102,14 @@ class DeadLetters:
 
     def ids(self) -> Seqs:
         return np.concatenate([np.zeros(0, np.int64), *(each.start + self._marks.here(each) for each in self._segments)])
+
+    def reasons(self, ids: Seqs) -> list[str]:
+        """Why each of these, in rising order, is here."""
+        found: list[str] = []
+        for start, rows in self._by_segment(ids):
+            batch = self._segments.batch(self._segments[self._segments.index_of(start)])
+            found += batch.column("reason").take(pa.array(rows)).to_pylist()
+        return found
 
     def take(self, changes: Changes, rows: Batch, deaths: Deaths, now_us: int) -> None:
         """These OUTBOX rows become dead letters in this write; the oldest give way where there is no room."""

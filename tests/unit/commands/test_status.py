@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.commands.status import status, text_of
+from bridgehead.commands.status import _transform, status, text_of
 from bridgehead.errors import NotRunningError
 from bridgehead.settings.load import default_settings
 from making.node import inline_node
@@ -108,3 +108,12 @@ def test_what_can_be_read_again_is_shown() -> None:
         "log shared retains 12 messages, 3456 bytes, from offset 78, received since 2026-11-16T00:10:52Z",
         "log inline retains 0 messages, 0 bytes, from offset 78",
     ]
+
+
+def test_a_transform_that_does_not_run_is_told_with_its_reason() -> None:
+    failing = {"state": "failed", "reason": "ValueError: no number", "nextAttemptIn": 3.2}
+    assert _transform("b.push.1", failing) == [
+        "b.push.1: transform failed: ValueError: no number, next attempt in 3.2 s"
+    ]
+    assert _transform("b.push.1", {**failing, "state": "running"}) == []
+    assert _transform("b.push.1", None) == []

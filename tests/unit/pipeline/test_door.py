@@ -14,7 +14,7 @@ from bridgehead.pipeline.rules import HOP_COUNT
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
 from bridgehead.storage.memory import MemoryEngine
-from making.rows import numbered, numbers, wire_rows
+from making.rows import numbered, numbers, outbox_rows, wire_rows
 
 
 def door(**rule: Any) -> Door:
@@ -111,3 +111,16 @@ def test_chosen_rows_come_with_their_clients_and_times() -> None:
     assert len(part.received_at) == 2
     assert arrived.only(None) is arrived
     assert arrived.only(np.arange(3)) is arrived
+
+
+def test_a_message_that_begins_its_way_anew_is_in_the_journal_as_it_came() -> None:
+    engine = MemoryEngine()
+    log = Log("r", engine)
+    door = Door(DoorRule(route="r", bridge="b", filters=("#",)), log)
+    changes = Changes()
+    door.admit_again(changes, outbox_rows({"topic": "a", "payload": b"1", "qos": 2, "received_at": 5}))
+    engine.write(changes)
+    [(_, stored)] = log.read(0, log.visible)
+    [row] = stored.to_pylist()
+    assert (row["topic"], row["payload"], row["qos"], row["route"]) == ("a", b"1", 2, "r")
+    assert (door.received, log.waiting_of) == (1, {"r": 1})

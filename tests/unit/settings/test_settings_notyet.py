@@ -18,7 +18,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "auth.allowAnonymous": ([False, "false"], [True, "true"]),
     "auth.users": ([[{"name": "u"}]], [[]]),
     "auth.permissions": ([[{"topic": "a"}]], [[]]),
-    "pipeline.checkpoint": (["./x", "s3a://b/c"], [None]),
     "bridges[*].hosts": ([[{"host": "h"}, {"host": "i"}]], [[{"host": "h"}]]),
     "bridges[*].bridgeTls": ([{}, {"caFile": "ca.pem"}], [None]),
     "bridges[*].bridgeWebsocketConfig": ([{}], [None]),

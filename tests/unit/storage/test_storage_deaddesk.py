@@ -9,7 +9,7 @@ import pytest
 
 from bridgehead.errors import RefusedError
 from bridgehead.storage.deaddesk import PREVIEW_BYTES, DeadLetterDesk
-from bridgehead.storage.deadletters import DROPPED, RESENT, Deaths
+from bridgehead.storage.deadletters import DROPPED, RESENT, TRANSFORM_FAILED, Deaths
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
@@ -150,3 +150,28 @@ def test_a_message_sent_again_is_polled_when_it_is_safe() -> None:
     assert not office.outboxes["a"].has_waiting
     slow.sync()
     assert office.waiting("a") == [0]
+
+
+def bury_made(office: Office, reason: str, *rows: dict[str, Any]) -> None:
+    changes = Changes()
+    office.outboxes["a"].land_dead(changes, outbox_rows(*rows), reason, 0)
+    office.engine.write(changes)
+
+
+def test_a_row_of_a_transform_that_is_no_message_can_only_be_dropped(office: Office) -> None:
+    bury_made(office, "transform-bad-topic", *numbered(0, 2))
+    with pytest.raises(RefusedError, match="is no message"):
+        office.desk.resend("a", None)
+    assert office.desk.drop("a", None) == 2
+
+
+def test_a_message_that_its_transform_failed_on_goes_through_it_again(office: Office) -> None:
+    bury_made(office, TRANSFORM_FAILED, *numbered(0, 3))
+    with pytest.raises(RefusedError, match="no transform any more"):
+        office.desk.resend("a", None)
+    taken: list[int] = []
+    desk = DeadLetterDesk(office.engine, office.outboxes, {"a": lambda changes, rows: taken.extend(numbers(rows))})
+    assert desk.resend("a", [0, 2]) == 2
+    assert taken == [0, 2]
+    assert office.waiting("a") == []
+    assert listed(office, "a") == [("a", 1)]
