@@ -23,6 +23,7 @@ from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
 from bridgehead.pipeline.jobconfig import NodeJob, QueryConfig, TransformRule
 from bridgehead.pipeline.lease import LeaseDesk
+from bridgehead.pipeline.rehoming import rehome
 from bridgehead.pipeline.remembered import remember, removed_routes
 from bridgehead.pipeline.replay import Replay
 from bridgehead.pipeline.room import Room
@@ -223,6 +224,7 @@ class Node:
         left = (rules for route, rules in self._removed.items() if self._journal.waiting_of(route))
         rules = (*self._rules.values(), *left)
         queries = self._queries(rules)
+        self._rehome({each.route: each for each in rules}, {query.log for query in queries} - {SHARED})
         for name in self._inline_logs({query.log for query in queries}):
             log_of_engine = self._journal.log(name)
             engine = InlineEngine(self._engine, self._gate, log_of_engine, rules)
@@ -287,6 +289,14 @@ class Node:
         change(changes)
         if changes.drops:
             self._engine.write(changes)
+
+    def _rehome(self, rules: dict[str, RouteRules], own: set[str]) -> None:
+        """What waits for a route that has its own query now, and had none before, goes through it too."""
+        homes = {route: self._journal.log(route) for route in own}
+        for log_left in list(self._journal.logs.values()):
+            moved = rehome(self._gate, log_left, homes, rules)
+            if moved:
+                log.info("%d messages that waited in the log %s go to queries of their own", moved, log_left.name)
 
     def _queries(self, rules: tuple[RouteRules, ...]) -> tuple[QueryConfig, ...]:
         """One for all routes without a transform or an archive, and one for each with one."""

@@ -14,7 +14,7 @@ from bridgehead.columns.batches import Batch, label
 from bridgehead.columns.schema import STORED, TIMESTAMP, USER_PROPERTIES
 from bridgehead.pipeline.entrance import LOOPBACK, Entrance
 from bridgehead.pipeline.gate import Gate
-from bridgehead.pipeline.jobconfig import QueryConfig
+from bridgehead.pipeline.jobconfig import QueryConfig, TransformRule
 from bridgehead.pipeline.replay import Replay
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
@@ -68,21 +68,25 @@ class Host:
         max_bytes: int = 256 << 20,
         entrance: Entrance = LOOPBACK,
         retention: Retention = NOTHING,
+        transform: TransformRule | None = None,
     ) -> None:
+        """``transform``: of the one route there is, which then has its own log."""
         self.routes = list(routes)
+        name = SHARED if transform is None else self.routes[0]
         self.engine = MemoryEngine()
         self.journal = Journal(self.engine, UNBOUNDED, retention)
-        self.log = self.journal.log(SHARED)
+        self.log = self.journal.log(name)
         self.outboxes = {route: Outbox(route, self.engine, UNBOUNDED, UNBOUNDED) for route in routes}
-        self.gate = Gate(self.engine, self.journal, self.outboxes)
+        self.gate = Gate(self.engine, self.journal, self.outboxes, transformed=() if transform is None else {name})
         self._moved = asyncio.Event()
         self.gate.on_commit = lambda log: self._moved.set()
         bridges = dict.fromkeys(routes, "cloud")
-        replay = Replay(self.journal, dict.fromkeys(routes, SHARED), bridges)
+        replay = Replay(self.journal, dict.fromkeys(routes, name), bridges)
         self.service = Service(self.gate, self.journal.logs, "plant", bridges, entrance, replay=replay)
         self.rules = tuple(RouteRules(route, destination="cloud/{#}") for route in routes)
+        queries = (QueryConfig(name, self.rules, transform),)
         settings = PipelineSettings(
-            data_dir, (QueryConfig(SHARED, self.rules),), master=master, conf=conf or {}, max_rows=max_rows, max_bytes=max_bytes
+            data_dir, queries, master=master, conf=conf or {}, max_rows=max_rows, max_bytes=max_bytes
         )
         self.supervisor = Supervisor(settings, self.gate, self.service)
         self._asked = asyncio.Event()

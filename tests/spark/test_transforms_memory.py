@@ -172,28 +172,34 @@ def test_a_row_that_is_no_message_is_a_dead_letter_with_its_reason(node: NodePro
 
 @pytest.mark.parametrize("victim", ["driver", "jvm", "node"])
 def test_a_kill_in_mid_flow_loses_and_doubles_nothing_of_a_memory(node: NodeProcess, remote: Mosquitto, victim: str) -> None:
-    sent = 40
-    with Client(remote.port) as there, Client(node.port, lasting=True, client_id=f"device-{victim}") as here:
+    """Each payload comes twice: once before the kill, and once, or both times, after it."""
+    names, half = ("once", "window"), 20
+
+    def publish(first: int) -> None:
+        with Client(node.port) as here:
+            for i in range(first, first + half):
+                here.publish_all(Message(f"{name}/{victim}", b"%d" % i, qos=1) for name in names)
+
+    with Client(remote.port) as there:
         there.subscribe(f"once/{victim}")
         there.subscribe(f"means/window/{victim}")
-        for step in range(sent):
-            both = [Message(f"{name}/{victim}", b"%d" % (step // 2), qos=1) for name in ("once", "window")]
-            here.publish_all(both)
-            if step == sent // 2:
-                until(lambda: any(each.topic.startswith("once") for each in there.messages), "the memory has rows")
-                if victim == "node":
-                    node.kill()
-                    node.launch()
-                else:
-                    getattr(node, victim)().kill()
+        publish(0)
+        until(lambda: any(each.topic.startswith("once") for each in there.messages), "the memory has rows")
+        if victim == "node":
+            node.kill()
+            node.launch()
+            node.wait_ready(within=START)
+        else:
+            getattr(node, victim)().kill()
+        publish(half // 2)
         there.wait_until(
-            lambda came: sum(int(each.payload) for each in came if each.topic.startswith("means")) >= sent,
+            lambda came: sum(int(each.payload) for each in came if each.topic.startswith("means")) >= 2 * half,
             "every message is in a window that has closed",
-            within=240,
+            within=START,
         )
         node.wait_drained()
         came = there.topics()
-    assert came[f"once/{victim}"] == [b"%d" % i for i in range(sent // 2)]
-    assert sum(int(count) for count in came[f"means/window/{victim}"]) == sent
+    assert came[f"once/{victim}"] == [b"%d" % i for i in range(half + half // 2)]
+    assert sum(int(count) for count in came[f"means/window/{victim}"]) == 2 * half
     code, account = node.get("/api/v1/audit")
     assert (code, account["faults"]) == (200, [])

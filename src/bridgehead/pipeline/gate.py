@@ -341,6 +341,19 @@ class Gate:
             outbox.dead.taken()
         self.on_commit(log.name)
 
+    def rehome(self, log: Log, end: int, going: list[tuple[Log, str, Batch]], staying: list[Output]) -> None:
+        """Some rows of a log move to others, the rest become outbox rows: one write. Who has moved still waits."""
+        changes = Changes()
+        taken = log.consume(changes, end)
+        for home, route, rows in going:
+            home.append(changes, rows, route)
+            taken[route] -= rows.num_rows
+            changes.when_safe.append(partial(home.publish, home.end))
+        consumed = {route: rows for route, rows in taken.items() if rows}
+        self._land(changes, log.name, consumed, _safe_out(self._outboxes, staying), staying)
+        log.trim(changes, end)
+        self._engine.write(changes)
+
     def pass_through(self, changes: Changes, log: Log, route: str, stored: Batch, batch: Batch) -> None:
         """Rows of a log in which nothing waits land in the write that takes them in: one write and one sync, not two.
 

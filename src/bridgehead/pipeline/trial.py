@@ -74,13 +74,16 @@ def fault_of(error: Exception) -> str:
     """One line: what Spark says about the text with the place in it, or what Python says with the line of the user's module."""
     if isinstance(error, TransformError):
         return str(error)
+    text = f"{type(error).__name__}: {error}"
     if type(error).__module__.startswith("pyspark.errors"):
         lines = [line for line in str(error).splitlines() if line.strip()]
-        return lines[0].removesuffix(";").strip() if lines else type(error).__name__
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if "bridgehead/pipeline" not in frame.filename]
-    users = [frame for frame in own if "site-packages" not in frame.filename and "/lib/python" not in frame.filename]
-    where = f" ({users[-1].filename}, line {users[-1].lineno})" if users else ""
-    return f"{type(error).__name__}: {error}{where}"
+        text = lines[0].removesuffix(";").strip() if lines else type(error).__name__
+    users = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(part in frame.filename for part in ("bridgehead/pipeline", "site-packages", "/lib/python"))
+    ]
+    return text + (f" ({users[-1].filename}, line {users[-1].lineno})" if users else "")
 
 
 def main() -> None:
