@@ -42,6 +42,8 @@ bridges:
       - {filters: [seven/#], transform: {sql: "SELECT qos AS topic FROM messages"}}
       - {filters: [eight/#], transform: {sql: "SELECT topic, count(*) AS payload FROM messages GROUP BY topic"}}
       - {filters: [nine/#], transform: {python: "plant:good"}}
+      - filters: [join/#]
+        transform: {sql: "SELECT a.topic, b.payload FROM messages a JOIN messages b ON a.payload = b.payload"}
       - {filters: [ten/#], transform: {sql: "SELECT 't' AS topic, 'p' AS payload"}}
     remoteSubscriptions:
       - {filters: [eleven/#], transform: {sql: "SELECT topic, string(count(*)) AS payload FROM messages GROUP BY topic"}}
@@ -55,6 +57,8 @@ bridges:
     localSubscriptions:
       - {filters: [one/#], transform: {python: "plant:good", options: {least: 1}}}
       - {filters: [two/#], transform: {sqlFile: two.sql}}
+      - filters: [common/#]
+        transform: {sql: "WITH a AS (SELECT payload, topic FROM messages) SELECT * FROM a UNION ALL SELECT * FROM a"}
       - filters: [three/#]
         transform:
           sql: SELECT topic, cast(count(*) AS string) AS payload FROM messages GROUP BY topic
@@ -87,12 +91,13 @@ def test_every_transform_that_cannot_be_used_is_told_with_its_place_and_reason(t
         f"{push}[6].transform.sql (line 15)": ["column topic is int, not string", "no column payload"],
         f"{push}[7].transform.sql (line 16)": ["column payload is bigint"],
         f"{push}[8].transform.python (line 17)": ["least"],
-        f"{push}[9].transform.sql (line 18)": ["does not come from the table messages"],
-        "bridges[0].remoteSubscriptions[0].transform.sql (line 20)": ["ppend"],
+        f"{push}[9].transform.sql (line 19)": ["joined with itself"],
+        f"{push}[10].transform.sql (line 20)": ["does not come from the table messages"],
+        "bridges[0].remoteSubscriptions[0].transform.sql (line 22)": ["ppend"],
     }.items():
         [line] = [line for line in lines if line.startswith(f"{place}: ")]
         assert all(text in line for text in texts), line
-    assert lines[-1].endswith("11 faults")
+    assert lines[-1].endswith("12 faults")
 
 
 def test_transforms_that_can_be_used_are_good_and_a_warning_says_where_order_is_not_kept(tmp_path: Path) -> None:
@@ -100,5 +105,7 @@ def test_transforms_that_can_be_used_are_good_and_a_warning_says_where_order_is_
     status, told = check(tmp_path, GOOD)
     assert status == 0, told
     warnings = [line for line in told.splitlines() if line.startswith("warning: ")]
-    assert len(warnings) == 1
-    assert warnings[0].startswith("warning: bridges[0].localSubscriptions[2].transform: the order of messages is not kept")
+    assert [line.split(": ")[1:3] for line in warnings] == [
+        [f"bridges[0].localSubscriptions[{at}].transform", warnings[0].split(": ")[2]] for at in (2, 3)
+    ]
+    assert "the order of messages is not kept" in warnings[0]

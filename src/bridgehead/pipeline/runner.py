@@ -30,6 +30,7 @@ from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
 from bridgehead.pipeline.passingtime import LOOK_EVERY, PassingTime
+from bridgehead.pipeline.usercode import text_of
 
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
@@ -165,7 +166,8 @@ class QueryRunner:
 
     def _kept_checkpoint(self, incarnation: str) -> str:
         """For a query with a memory: of these offsets, and of this transform. That of any other means nothing to it."""
-        definition = json.dumps(asdict(self._query)["transform"], sort_keys=True)
+        assert self._query.transform is not None
+        definition = json.dumps([text_of(self._query.transform), asdict(self._query.transform)], sort_keys=True)
         name = f"{incarnation}-{hashlib.sha256(definition.encode()).hexdigest()[:12]}"
         if self._config.checkpoint is not None:
             return f"{self._config.checkpoint.rstrip('/')}/{self._query.log}/{name}"

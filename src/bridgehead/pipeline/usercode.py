@@ -74,6 +74,8 @@ def made_by(rule: TransformRule, spark: SparkSession, messages: DataFrame, *, wh
     nodes = list(_streaming_nodes(result._jdf.queryExecution().analyzed()))
     if not nodes:
         raise TransformError(f"the result does not come from the table {TABLE}")
+    if len({_at(node.output(), 0).exprId().id() for node in nodes if _is_source(node)}) > 1:
+        raise TransformError(f"the table {TABLE} is joined with itself: what each side has read, no batch could say")
     frame = _known_columns(result, whole=whole)
     orderly = all(_is(node, _NARROW) for node in nodes)
     keeps_offset = OFFSET in frame.columns
@@ -94,10 +96,17 @@ def made_of(rule: TransformRule, spark: SparkSession, messages: DataFrame, *, wh
 def _result(rule: TransformRule, spark: SparkSession, messages: DataFrame) -> DataFrame:
     if rule.python is not None:
         return _called(rule.python, messages, rule.options)
-    text = rule.sql if rule.sql_file is None else Path(rule.sql_file).read_text(encoding="utf-8")
     messages.createOrReplaceTempView(TABLE)
+    return spark.sql(text_of(rule), args=rule.options or None)
+
+
+def text_of(rule: TransformRule) -> str:
+    """The text of a transform: its SQL, wherever that is, or the name of its function."""
+    if rule.sql_file is not None:
+        return Path(rule.sql_file).read_text(encoding="utf-8")
+    text = rule.sql or rule.python
     assert text is not None
-    return spark.sql(text, args=rule.options or None)
+    return text
 
 
 def _called(name: str, messages: DataFrame, options: dict[str, Any]) -> DataFrame:
@@ -161,13 +170,18 @@ def _lateness(spark: Any, nodes: list[Any]) -> int | None:
         attribute.exprId().id()
         for node in nodes
         for attribute in (_at(node.output(), at) for at in range(node.output().size()))
-        if not node.children().size() and attribute.name() == ARRIVAL
+        if _is_source(node) and attribute.name() == ARRIVAL
     }
     watermarks = [node for node in nodes if node.nodeName() == "EventTimeWatermark"]
     if not watermarks or not all(node.eventTime().exprId().id() in arrival for node in watermarks):
         return None
     delay_of = spark._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark.getDelayMs
     return max(int(delay_of(node.delay())) for node in watermarks)
+
+
+def _is_source(node: Any) -> bool:
+    """Where messages come from; a common table expression only stands for what is elsewhere in the plan."""
+    return not node.children().size() and node.nodeName() != "CTERelationRef"
 
 
 def _at(sequence: Any, place: int) -> Any:
