@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pyarrow import flight
+
+from bridgehead.errors import RefusedError
 from bridgehead.pipeline.client import NodeClient
 
 LOOK_EVERY: Final = 1.0
@@ -34,7 +37,10 @@ class PassingTime:
     def look(self) -> None:
         if not self._remembers_something():
             return
-        now = self._node.idle(self._log)
+        try:
+            now = self._node.idle(self._log)
+        except (RefusedError, flight.FlightError):
+            return  # what that means, the query itself finds out; nobody starts a second one because of its clock
         tracker = self._query._jsq.streamingQuery().watermarkTracker()
         if now is None or tracker is None:
             return
