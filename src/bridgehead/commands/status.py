@@ -23,7 +23,8 @@ def status(settings: Settings) -> dict[str, Any]:
 def text_of(snapshot: dict[str, Any]) -> str:
     ready = "ready" if snapshot["ready"] else f"not ready: {'; '.join(snapshot['unready'])}"
     lines = [f"node {snapshot['node']}: {ready}", *_storage(snapshot["storage"]), *_pipeline(snapshot["pipeline"])]
-    lines += [line for name, each in snapshot["journal"].items() for line in _retained(name, each["retained"])]
+    for name, each in snapshot["journal"].items():
+        lines += [*_retained(name, each["retained"]), *_state_lost(name, each["stateLost"])]
     if snapshot["bridges"]:
         lines += ["", *_table(BRIDGE, [_bridge(name, each) for name, each in snapshot["bridges"].items()])]
         lines += [line for name, each in snapshot["bridges"].items() for line in _troubles(name, each)]
@@ -63,6 +64,12 @@ def _retained(log: str, kept: dict[str, Any] | None) -> list[str]:
         return []
     since = "" if kept["earliestAt"] is None else f", received since {kept['earliestAt']}"
     return [f"log {log} retains {kept['rows']} messages, {kept['bytes']} bytes, from offset {kept['earliestOffset']}{since}"]
+
+
+def _state_lost(log: str, lost: dict[str, int] | None) -> list[str]:
+    if lost is None:
+        return []
+    return [f"log {log}: state lost, its transform has forgotten the offsets [{lost['from']}, {lost['to']})"]
 
 
 def _bridge(name: str, bridge: dict[str, Any]) -> list[str]:

@@ -97,16 +97,20 @@ def test_where_no_node_answers_one_line_says_so() -> None:
             status(settings.model_copy(update={"console": console}))
 
 
-def test_what_can_be_read_again_is_shown() -> None:
+def test_what_can_be_read_again_and_what_is_forgotten_is_shown() -> None:
     kept = {"rows": 12, "bytes": 3456, "earliestOffset": 78, "earliestAt": "2026-11-16T00:10:52Z"}
     snapshot = {
         "node": "n", "ready": True, "unready": [], "storage": {}, "pipeline": None,
         "bridges": {}, "routes": {}, "removedRoutes": {},
-        "journal": {"shared": {"retained": kept}, "inline": {"retained": {**kept, "rows": 0, "bytes": 0, "earliestAt": None}}},
+        "journal": {
+            "shared": {"retained": kept, "stateLost": None},
+            "b.push.1": {"retained": {**kept, "rows": 0, "bytes": 0, "earliestAt": None}, "stateLost": {"from": 5, "to": 78}},
+        },
     }  # fmt: skip
     assert text_of(snapshot).splitlines()[1:] == [
         "log shared retains 12 messages, 3456 bytes, from offset 78, received since 2026-11-16T00:10:52Z",
-        "log inline retains 0 messages, 0 bytes, from offset 78",
+        "log b.push.1 retains 0 messages, 0 bytes, from offset 78",
+        "log b.push.1: state lost, its transform has forgotten the offsets [5, 78)",
     ]
 
 
