@@ -16,12 +16,14 @@ from bridgehead import clock
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import MESSAGE
 from bridgehead.errors import NotRetainedError, RefusedError, SettingsError
+from bridgehead.pipeline.entrance import Entrance
 from bridgehead.spark.nodeoptions import NodeSink, NodeSource
 from bridgehead.spark.nodereader import NodeReader, NodeStreamReader
 from bridgehead.spark.options import parse
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED
 from bridgehead.storage.retention import Retention
+from making.certificates import Authority
 from spark.host import Host, stored_rows
 
 T = TypeVar("T")
@@ -247,3 +249,18 @@ def test_a_write_has_a_name_and_a_number_or_neither() -> None:
     assert parse(NodeSink, {**given, "txnAppId": "nightly", "txnVersion": "3"}).txn_version == 3
     with pytest.raises(SettingsError, match="belong together"):
         parse(NodeSink, {**given, "txnVersion": "3"})
+
+
+async def test_certificates_are_shown_and_asked_for_by_files(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    cert, key = authority.vouch("node", "127.0.0.1")
+    entrance = Entrance(cert=cert.read_text(), key=key.read_text(), client_ca=authority.cert.read_text())
+    host = Host(tmp_path, routes=["a"], retention=Retention(max_bytes=KEPT), entrance=entrance)
+    append(host, 0, 3)
+    own_cert, own_key = authority.vouch("guest", "127.0.0.1")
+    files = {"caFile": str(authority.cert), "certFile": str(own_cert), "keyFile": str(own_key)}
+    reader = batch(host, **files)
+    assert await asked(lambda: payloads(reader, reader.partitions())) == [0, 1, 2]
+    with pytest.raises(SettingsError, match="caFile: cannot be read"):
+        batch(host, **{**files, "caFile": str(tmp_path / "none.pem")})
+    await host.service.stop()
