@@ -158,6 +158,11 @@ class Uplink:
         self.outgoing.stop()
         self.status.state = "stopped"
 
+    def listen_no_more(self) -> None:
+        """Before a stop: nothing more is taken in, so that everything that was can be acknowledged."""
+        if self._link is not None:
+            self._link.pause_reading()
+
     async def round_trip(self) -> None:
         """Return when the remote has answered a ping: what it had sent before that is read. Without a connection: an error."""
         if self._link is None or not self._online:

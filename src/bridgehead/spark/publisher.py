@@ -31,6 +31,8 @@ AHEAD_BYTES: Final = 32 << 20
 """What a task takes from Spark before the broker has acknowledged it."""
 SESSION: Final = 60
 """Seconds that the broker keeps a task's session (MQTT 5): a cut in the middle of QoS 2 doubles nothing within them."""
+FIRST_CONTACT: Final = 15.0
+"""Seconds in which a task must reach the broker for the first time."""
 LONGEST_WAIT: Final = 5.0
 """Seconds between two attempts to reach the broker: a task that waits holds one of Spark's cores."""
 LOOK_AGAIN: Final = 0.02
@@ -75,11 +77,17 @@ class _Watch:
             self._look_for_refusals()
             if outbox.depth != seen:
                 seen, since = outbox.depth, monotonic()
-            elif monotonic() - since > self._sink.give_up_after:
+            elif monotonic() - since > self._patience:
                 why = self._uplink.status.last_error or "it acknowledges nothing"
                 raise RefusedError(f"{self._sink.url}: {seen} messages are not acknowledged: {why}")
             await asyncio.sleep(LOOK_AGAIN)
         self._look_for_refusals()
+
+    @property
+    def _patience(self) -> float:
+        """A wrong password, or a wrong address, is not waited for as a broker is that was there before."""
+        patience = self._sink.give_up_after
+        return patience if self._uplink.status.connects else min(patience, FIRST_CONTACT)
 
     def _look_for_refusals(self) -> None:
         refused = self._outbox.dead_lettered
