@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from support.node import NodeProcess
 from support.pipeline import PipelineProcess
 from support.sparkcluster import EXECUTOR_CONF, SparkCluster
 from support.stream import Stream, numbers
-from support.waiting import free_ports, until
+from support.waiting import free_port, free_ports, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.mosquitto]
 
@@ -140,7 +142,8 @@ def test_a_node_that_is_away_costs_the_others_nothing_and_comes_back(site: Site)
 
 def test_a_second_pipeline_waits_and_takes_over_from_one_that_is_killed(site: Site) -> None:
     """On this machine and not on the cluster: where Spark computes is each pipeline's own business."""
-    document = {"pipeline": {**site.document["pipeline"], "master": "local[2]", "conf": {}}}
+    pages = {"spark.ui.enabled": True, "spark.ui.port": free_port()}
+    document = {"pipeline": {**site.document["pipeline"], "master": "local[2]", "conf": pages}}
     second = PipelineProcess(site.directory / "second", document, {"TOKEN": TOKEN})
     try:
         second.says("holds the lease of node", times=2)
@@ -157,6 +160,8 @@ def test_a_second_pipeline_waits_and_takes_over_from_one_that_is_killed(site: Si
         assert node.status()["pipeline"]["holder"] not in (None, holder)
         for each in site.nodes.values():
             until(lambda node=each: node.readiness()[0] == 200, "the node is ready", START, second.log)
+        with urllib.request.urlopen(f"{node.status()['pipeline']['ui']}/api/v1/applications", timeout=30) as answer:
+            assert json.load(answer)[0]["name"] == "bridgehead"
         assert second.stop() < 15.0
         for each in site.nodes.values():
             code, reasons = each.readiness()

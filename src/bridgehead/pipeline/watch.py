@@ -60,6 +60,7 @@ class Watch:
 
     def forget_queries(self, phase: Phase) -> None:
         """No query runs; why one failed stays visible until it does."""
+        self.ui = None
         for log in self._logs:
             self.queries[log] = State(phase, self.queries.get(log, self.state).reason)
 

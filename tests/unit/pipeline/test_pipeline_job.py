@@ -97,6 +97,8 @@ def test_the_reason_of_a_failure_is_the_root_of_the_traceback_inside(capsys: pyt
     )
     assert reason_of(RuntimeError(text)) == "KeyError: 'max_rows'"
     assert reason_of(RuntimeError("plain")) == "RuntimeError: plain"
+    of_java = "An error occurred while calling None.SparkSession.\n: java.lang.IllegalStateException: a stopped SparkContext.\n\tat"
+    assert reason_of(RuntimeError(of_java)) == "java.lang.IllegalStateException: a stopped SparkContext."
     assert "STREAM_FAILED" in capsys.readouterr().err
 
 
