@@ -25,5 +25,6 @@ async def run(settings: Settings, stopped: asyncio.Event) -> None:
         max_rows=pipeline.max_rows_per_batch,
         max_bytes=pipeline.max_bytes_per_batch,
         checkpoint=pipeline.checkpoint,
+        modules=str(settings.directory),
     )
     await Elsewhere(told).run(stopped)

@@ -188,7 +188,7 @@ def reason_of(error: Exception) -> str:
     print("".join(traceback.format_exception(error)), file=sys.stderr, flush=True)
     if isinstance(error, TransformError | ArchiveError):
         return str(error)[:500]
-    lines = [line.strip().removeprefix(": ") for line in f"{type(error).__name__}: {error}".splitlines()]  # the prefix is py4j's
+    lines = [line.strip().removeprefix(": ") for line in f"{type(error).__name__}: {error}".splitlines()]  # py4j's
     own = (line.partition(": ")[2] for line in lines if line.startswith(_OWN))
     causes = (line for line in lines[1:] if _CAUSE.match(line) and _WRAPPER not in line)
     return next(own, next(causes, lines[0]))[:500]

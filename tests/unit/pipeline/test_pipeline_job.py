@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
+import threading
 from itertools import pairwise
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.pipeline.access import TOKENS_VARIABLE, Access
+from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig, TransformRule
 from bridgehead.pipeline.jvm import _escape
 from bridgehead.pipeline.rules import RouteRules
-from bridgehead.pipeline.runner import reason_of
+from bridgehead.pipeline.runner import QueryRunner, reason_of
 from bridgehead.pipeline.source import MIN_ROWS_PER_TASK, split
 from bridgehead.pipeline.sparkconf import SHIPPED_PYTHON, master_of, spark_conf, tasks_of
 
@@ -97,7 +100,7 @@ def test_the_reason_of_a_failure_is_the_root_of_the_traceback_inside(capsys: pyt
     )
     assert reason_of(RuntimeError(text)) == "KeyError: 'max_rows'"
     assert reason_of(RuntimeError("plain")) == "RuntimeError: plain"
-    of_java = "An error occurred while calling None.SparkSession.\n: java.lang.IllegalStateException: a stopped SparkContext.\n\tat"
+    of_java = "An error occurred while calling o1.start.\n: java.lang.IllegalStateException: a stopped SparkContext.\n\tat"
     assert reason_of(RuntimeError(of_java)) == "java.lang.IllegalStateException: a stopped SparkContext."
     assert "STREAM_FAILED" in capsys.readouterr().err
 
@@ -109,6 +112,20 @@ def test_the_reason_of_a_failure_in_a_worker_is_what_the_worker_raised(capsys: p
     assert reason_of(RuntimeError(f"foreachBatch\n{wrapper}\n{theirs}")) == "ValueError: no number"
     assert reason_of(RuntimeError(f"foreachBatch\n{wrapper}\n{ours}")) == "the archive is full"
     assert "Errno 28" in capsys.readouterr().err
+
+
+def test_a_query_with_a_memory_keeps_it_where_the_user_says_by_log_life_and_transform(tmp_path: Path) -> None:
+    def kept(life: str, sql: str, **given: object) -> str:
+        query = QueryConfig("b.push.1", (), TransformRule(sql=sql))
+        runner = QueryRunner(None, config(**given), query, 1, cast(NodeClient, None), tmp_path, threading.Lock())
+        return runner._kept_checkpoint(life)
+
+    first = kept("life", "SELECT 1", checkpoint="s3a://bucket/x/")
+    assert first.startswith("s3a://bucket/x/b.push.1/life-")
+    assert kept("life", "SELECT 1", checkpoint="s3a://bucket/x") == first
+    assert kept("other", "SELECT 1", checkpoint="s3a://bucket/x") != first
+    assert kept("life", "SELECT 2", checkpoint="s3a://bucket/x") != first
+    assert kept("life", "SELECT 1", data_dir=str(tmp_path)).startswith(f"{tmp_path}/spark-checkpoints/b.push.1/life-")
 
 
 def test_processes_on_other_machines_get_their_tokens_by_their_environment() -> None:
