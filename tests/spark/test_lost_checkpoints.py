@@ -18,10 +18,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.mosquitto]
 
 MODULE = '''
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 
 def once(messages: DataFrame) -> DataFrame:
     return messages.dropDuplicates(["payload"])
+
+
+def counted(messages: DataFrame) -> DataFrame:
+    timed = messages.selectExpr("timestamp_seconds(cast(cast(payload as string) as bigint)) at")
+    counts = timed.withWatermark("at", "0 seconds").groupBy(f.window("at", "10 seconds")).count()
+    return counts.selectExpr("'counted/a' topic", "concat_ws(':', unix_seconds(window.start), count) payload")
 
 
 def loud(messages: DataFrame) -> DataFrame:
@@ -29,15 +36,18 @@ def loud(messages: DataFrame) -> DataFrame:
 '''
 
 
+ROUTES = ("once", "counted", "loud")
+
+
 class Plant:
-    """Two routes with a transform, one of which remembers every payload it has seen."""
+    """Three routes with a transform: one remembers every payload it has seen, one counts by windows, one has no memory."""
 
     def __init__(self, directory: Path, **journal: Any) -> None:
         self.remote = Mosquitto(directory / "remote").start()
         home = directory / "node"
         home.mkdir()
         (home / "plant.py").write_text(MODULE)
-        routes = [{"filters": [f"{name}/#"], "transform": {"python": f"plant:{name}"}} for name in ("once", "loud")]
+        routes = [{"filters": [f"{name}/#"], "transform": {"python": f"plant:{name}"}} for name in ROUTES]
         document = {
             "persistence": {"mode": "file-native"},
             "journal": journal,
@@ -48,9 +58,11 @@ class Plant:
         self.received = Client(self.remote.port)
         self.received.subscribe("#")
 
-    def publish(self, *payloads: str) -> None:
+    def publish(self, payloads: str, times: list[int]) -> None:
+        messages = [Message(f"{name}/a", payload.encode(), 1) for payload in payloads for name in ("once", "loud")]
+        messages += [Message("counted/a", str(time).encode(), 1) for time in times]
         with Client(self.node.port) as device:
-            device.publish_all([Message(f"{name}/a", payload.encode(), 1) for payload in payloads for name in ("once", "loud")])
+            device.publish_all(messages)
         until(
             lambda: all(route["waiting"] == route["depth"] == 0 for route in self.node.routes("b", "push")),
             "everything is delivered",
@@ -90,11 +102,14 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
 
 
 def test_a_memory_is_rebuilt_and_nothing_comes_twice(plant: Plant) -> None:
-    plant.publish("a", "b", "a")
-    plant.publish("c", "b")
+    plant.publish("aba", [1, 9, 3])
+    plant.publish("cb", [12, 14])
+    plant.received.wait_until(lambda _: plant.came("counted") == ["0:3"], "the first window closes without further messages")
     assert plant.came("once") == ["a", "b", "c"]
     plant.lose_checkpoints()
-    plant.publish("b", "d", "a")
+    plant.publish("bda", [25])
+    plant.received.wait_until(lambda _: plant.came("counted")[-1:] == ["10:2"], "so does the second one")
+    assert plant.came("counted") == ["0:3", "10:2"], "each once, with all that was counted before"
     assert plant.came("once") == ["a", "b", "c", "d"], "it remembers what it saw before"
     assert plant.came("loud") == [f"{payload}!" for payload in "abacbbda"]
     assert plant.state_lost() is None
