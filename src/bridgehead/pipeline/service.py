@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
@@ -23,16 +22,15 @@ from bridgehead import clock
 from bridgehead.columns.batches import Batch, concat, message_rows
 from bridgehead.columns.schema import MESSAGE, OUTBOX
 from bridgehead.errors import RefusedError, StartError
+from bridgehead.pipeline.callguard import Refusals, TokenCheck
 from bridgehead.pipeline.entrance import LOOPBACK, Entrance
 from bridgehead.pipeline.gate import BatchName, Gate, Part, Staged
 from bridgehead.pipeline.protocol import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ROWS,
     ROUTED,
-    TOKEN_HEADER,
     Action,
     Form,
-    as_flight_error,
     pack,
     unpack,
 )
@@ -114,7 +112,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         if submissions is not None:
             self.actions |= {Action.SUBMIT: submissions.commit, Action.ABORT: submissions.abort}
         try:
-            super().__init__(entrance.location, middleware={"token": _TokenCheck(token)}, **entrance.tls_options())
+            super().__init__(entrance.location, middleware={"token": TokenCheck(token)}, **entrance.tls_options())
         except (pa.ArrowException, OSError) as error:
             raise StartError(f"the Flight service cannot listen on {entrance.location}: {error}") from error
         self.access = entrance.access(self.port, token)  # for our own driver and its tasks
@@ -144,14 +142,14 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
     # Flight's handlers, on gRPC's threads
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        with _Refusals():
+        with Refusals():
             if action.type not in self.actions:
                 raise RefusedError(f"no action {action.type}")
             body = unpack(action.body.to_pybytes())
             return iter([pack(self._on_loop(self.actions[Action(action.type)](body)))])
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        with _Refusals():
+        with Refusals():
             asked = unpack(ticket.ticket)
             form = Form(asked["form"])
             if form is Form.AGAIN:
@@ -170,7 +168,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        with _Refusals():
+        with Refusals():
             told = unpack(descriptor.command)
             if "app" in told and self._submissions is not None:
                 staged = Staged.of([chunk.data for chunk in reader])
@@ -184,7 +182,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
 
     def _again(self, asked: dict[str, Any]) -> Iterator[Batch]:
         """A guest's range, page by page."""
-        with _Refusals():
+        with Refusals():
             if self._replay is None:
                 raise RefusedError("nothing is read again here")
             start, end, routes = asked["start"], asked["end"], asked["routes"]
@@ -334,31 +332,3 @@ def _routed_rows(first: int, batch: Batch) -> tuple[Batch, bytes]:
     route = batch.column("route").dictionary_decode()
     columns = [route if name == "route" else batch.column(name) for name in ROUTED.names]
     return pa.RecordBatch.from_arrays(columns, schema=ROUTED), str(first).encode()
-
-
-class _Refusals:
-    """Our refusals, and calls that make no sense, as the errors that Flight carries to the other side."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RefusedError):
-            raise as_flight_error(error) from error
-        if isinstance(error, KeyError | TypeError | ValueError):
-            raise as_flight_error(RefusedError(f"a call that makes no sense: {error!r}")) from error
-
-
-class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses every call that does not carry the token."""
-
-    def __init__(self, token: str) -> None:
-        super().__init__()
-        self._token = token.encode()
-
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str | bytes]]) -> None:
-        for value in headers.get(TOKEN_HEADER, []):
-            given = value if isinstance(value, bytes) else value.encode()
-            if hmac.compare_digest(given, self._token):
-                return
-        raise flight.FlightUnauthenticatedError("this call carries no valid token")

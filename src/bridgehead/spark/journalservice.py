@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -30,7 +29,8 @@ from bridgehead.clock import monotonic
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import MESSAGE
 from bridgehead.errors import RefusedError, StartError
-from bridgehead.pipeline.protocol import TOKEN_HEADER, as_flight_error, pack, unpack
+from bridgehead.pipeline.callguard import Refusals, TokenCheck
+from bridgehead.pipeline.protocol import pack, unpack
 from bridgehead.pipeline.service import bounded
 from bridgehead.spark.keptrows import message_rows
 from bridgehead.spark.recorder import Recorder
@@ -64,7 +64,7 @@ class JournalService(flight.FlightServerBase):  # type: ignore[misc]
             "leave": self._leave,
         }
         try:
-            super().__init__(f"grpc://{host}:{port}", middleware={"token": _TokenCheck(token)})
+            super().__init__(f"grpc://{host}:{port}", middleware={"token": TokenCheck(token)})
         except (pa.ArrowException, OSError) as error:
             raise StartError(f"the journal cannot listen on {host}:{port}: {error}") from error
         self.address = f"grpc://{host}:{self.port}"
@@ -77,13 +77,13 @@ class JournalService(flight.FlightServerBase):  # type: ignore[misc]
     # Flight's handlers, on gRPC's threads
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[bytes]:
-        with _Refusals():
+        with Refusals():
             if action.type not in self._actions:
                 raise RefusedError(f"no action {action.type}")
             return iter([pack(self._on_loop(self._actions[action.type](unpack(action.body.to_pybytes()))))])
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        with _Refusals():
+        with Refusals():
             asked = unpack(ticket.ticket)
             pieces = self._on_loop(self._read(asked))
         return flight.GeneratorStream(MESSAGE, self._rows(pieces))
@@ -147,31 +147,3 @@ class JournalService(flight.FlightServerBase):  # type: ignore[misc]
 
     async def _read(self, told: Told) -> list[tuple[int, Batch]]:
         return self._recorder.read(told["incarnation"], told["start"], told["end"])
-
-
-class _Refusals:
-    """Our refusals, and calls that make no sense, as the errors that Flight carries to the other side."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, RefusedError):
-            raise as_flight_error(error) from error
-        if isinstance(error, KeyError | TypeError | ValueError):
-            raise as_flight_error(RefusedError(f"a call that makes no sense: {error!r}")) from error
-
-
-class _TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses every call that does not carry the token."""
-
-    def __init__(self, token: str) -> None:
-        super().__init__()
-        self._token = token.encode()
-
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, list[str | bytes]]) -> None:
-        for value in headers.get(TOKEN_HEADER, []):
-            given = value if isinstance(value, bytes) else value.encode()
-            if hmac.compare_digest(given, self._token):
-                return
-        raise flight.FlightUnauthenticatedError("this call carries no valid token")
