@@ -23,6 +23,7 @@ from support.waiting import free_port, free_ports, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.mosquitto]
 
+MAKING = {"filters": ["raw/#"], "transform": {"sql": "SELECT concat(topic, '/', node) AS topic, payload, qos FROM messages"}}
 TOKEN = "a-token-that-both-sides-know"
 START = 180.0
 
@@ -80,12 +81,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def bridge(name: str, remote: Mosquitto) -> dict[str, Any]:
+    making = [MAKING] if name == "plant-8" else []
     return {
         "id": "cloud",
         "clientId": name,
         "host": "127.0.0.1",
         "port": remote.port,
-        "localSubscriptions": [{"filters": ["out/#"], "destination": f"{name}/{{#}}"}],
+        "localSubscriptions": [{"filters": ["out/#"], "destination": f"{name}/{{#}}"}, *making],
     }
 
 
@@ -118,6 +120,15 @@ def test_a_worker_killed_in_mid_flow_costs_and_doubles_no_message(site: Site) ->
         receiver.barrier()
         for topic, sent in expected.items():
             assert_once_in_order(numbers(receiver, topic), sent, topic)
+
+
+def test_the_transform_of_a_node_runs_on_the_cluster_of_its_pipeline(site: Site) -> None:
+    with Client(site.remote.port) as receiver, Client(site.nodes["plant-8"].port) as device:
+        receiver.subscribe("raw/#")
+        device.publish_all([Message("raw/a", b"%d" % number, 2) for number in range(100)])
+        receiver.wait_for(100, START)
+        receiver.barrier()
+        assert numbers(receiver, "raw/a/plant-8") == list(range(100))
 
 
 def test_a_node_that_is_away_costs_the_others_nothing_and_comes_back(site: Site) -> None:
