@@ -85,6 +85,8 @@ class QueryRunner:
     def end(self) -> None:
         """Start nothing again."""
         self._ended.set()
+        if self._housekeeping is not None:
+            self._housekeeping.end()
 
     def _run(self) -> None:
         pause = FIRST_PAUSE
