@@ -14,7 +14,6 @@ looks into, which are removed. Where a file system cannot exchange directories n
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import uuid
@@ -32,8 +31,6 @@ from bridgehead.pipeline.archive import files
 from bridgehead.pipeline.archive.layout import MERGING, PENDING, SUFFIX, key_of, merged_name, own_prefix
 from bridgehead.pipeline.archive.spec import ArchiveSpec
 from bridgehead.pipeline.archive.writer import COMPRESSION
-
-log = logging.getLogger(__name__)
 
 TARGET_BYTES: Final = 128 << 20
 """Files are merged up to about this size; one of half of it is left alone."""

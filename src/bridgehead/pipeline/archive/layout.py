@@ -60,10 +60,6 @@ def topic_level(column: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def is_partition_column(column: str) -> bool:
-    return column in ("date", "bridge", "route") or topic_level(column) is not None
-
-
 def segment(column: str, value: str | None) -> str:
     """One directory's name: ``column=value``."""
     return f"{column}={escaped(value) if value else NO_VALUE}"

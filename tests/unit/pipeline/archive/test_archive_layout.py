@@ -13,7 +13,6 @@ from bridgehead.columns.schema import TIMESTAMP
 from bridgehead.pipeline.archive.layout import (
     MAX_VALUE_BYTES,
     escaped,
-    is_partition_column,
     key_of,
     merged_name,
     segment,
@@ -76,16 +75,6 @@ def test_a_value_too_long_for_a_directory_is_cut_and_stays_apart_from_others() -
 
 def test_no_value_is_said_as_hive_says_it() -> None:
     assert segment("topicLevel2", None) == segment("topicLevel2", "") == "topicLevel2=__HIVE_DEFAULT_PARTITION__"
-
-
-@pytest.mark.parametrize("column", ["date", "route", "bridge", "topicLevel1", "topicLevel12"])
-def test_the_columns_an_archive_can_be_partitioned_by(column: str) -> None:
-    assert is_partition_column(column)
-
-
-@pytest.mark.parametrize("column", ["topicLevel0", "topicLevel", "topic", "hour", "topicLevel01", "payload"])
-def test_it_cannot_be_partitioned_by_others(column: str) -> None:
-    assert not is_partition_column(column)
 
 
 def test_rows_go_to_the_directory_of_their_day_in_utc_in_their_order() -> None:
