@@ -163,6 +163,22 @@ def test_status_and_audit_account_for_rows_in_and_out(node: NodeProcess, remote:
     assert (code, account["faults"]) == (200, []), json.dumps(account)
 
 
+@pytest.mark.parametrize("victim", ["worker", "source_reader", "driver"])
+def test_a_kill_in_mid_flow_costs_a_transform_no_message_and_doubles_none(
+    node: NodeProcess, remote: Mosquitto, victim: str
+) -> None:
+    with Client(remote.port) as there, Client(node.port) as here:
+        there.subscribe(f"made/twice/{victim}/#")
+        for i in range(60):
+            here.publish_all([Message(f"twice/{victim}", b"%d" % i, qos=1)])
+            if i == 30:
+                getattr(node, victim)().kill()
+        arrived = list(there.wait_for(120, within=START))
+        node.wait_drained()
+    assert [message.payload for message in arrived] == [b"%d" % (i // 2) for i in range(120)]
+    assert [message.topic.rsplit("/")[-1] for message in arrived] == ["one", "two"] * 60
+
+
 def in_state(node: NodeProcess, state: str) -> dict[str, Any] | None:
     """The first route whose transform is in this state."""
     return next((each for each in node.routes("b", "push") if each["transform"] and each["transform"]["state"] == state), None)
