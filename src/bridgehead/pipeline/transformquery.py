@@ -29,6 +29,10 @@ _MANY_ROWS: Final = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.
 _ROCKS_STATE: Final = {
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Its snapshots are copied by a part of Hadoop that takes every local file system for this one. Hadoop keeps one for all
+    # sessions, the raw one that queries without a memory have, unless it is told not to.
+    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
 }
 """transformWithState works with no other store, and in this one state may be larger than memory."""
 
@@ -41,7 +45,7 @@ def session_of(spark: Any) -> Any:
     # Spark looks for sources of the same name in the session that this thread used last, which has ours.
     own._get_j_spark_session_class(own._jvm).setActiveSession(own._jsparkSession)
     register(own)
-    for key, value in {**_MANY_ROWS, **_ROCKS_STATE}.items():
+    for key, value in _MANY_ROWS.items():
         own.conf.set(key, value)
     return own
 
@@ -83,6 +87,8 @@ class Lander:
     def start(self, checkpoint: str) -> Any:
         # A window that has closed comes out without another message that would push it.
         self._session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(self._made.has_memory).lower())
+        for key, value in _ROCKS_STATE.items() if self._made.has_memory else ():
+            self._session.conf.set(key, value)
         return (
             self._made.frame.writeStream.foreachBatch(self.land)
             .outputMode("append" if self._transform is None else self._transform.output_mode)
