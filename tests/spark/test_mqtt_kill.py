@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -62,8 +60,8 @@ def kill_with_children(process: psutil.Popen) -> None:
     """At once: Python, its JVM, its workers, its journal."""
     everybody = [process, *process.children(recursive=True)]
     for each in everybody:
-        with suppress(psutil.NoSuchProcess):
-            os.kill(each.pid, signal.SIGKILL)
+        with suppress(psutil.NoSuchProcess):  # a worker may end by itself meanwhile
+            each.kill()
     process.wait()
     psutil.wait_procs(everybody[1:], timeout=60)
 
