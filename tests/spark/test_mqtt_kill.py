@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -35,14 +35,20 @@ def test_a_driver_that_is_killed_goes_on_where_it_was_and_takes_every_message_on
 
     def start() -> psutil.Popen:
         command = [sys.executable, "-m", "spark.mqtt_driver", json.dumps(options), str(done)]
-        return psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}  # the driver is found where this test is
+        with (tmp_path / "driver.log").open("a") as log:
+            return psutil.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+
+    def subscribed() -> bool:
+        assert driver.poll() is None, (tmp_path / "driver.log").read_text()
+        return "subscribed" in _log(tmp_path)
 
     def taken() -> list[int]:
         return [number for part in sorted(done.glob("*.json")) for number in json.loads(part.read_text())]
 
     driver = start()
     try:
-        until(lambda: "subscribed" in _log(tmp_path), "the reader subscribes", WITHIN)
+        until(subscribed, "the reader subscribes", WITHIN)
         with Client(broker.port) as device:
             device.publish_all([Message("t/a", str(n).encode(), 2) for n in range(600)])
             until(lambda: len(taken()) >= 200, "the first batches are done", WITHIN)
