@@ -176,3 +176,13 @@ def _rows(payloads: list[bytes]) -> Batch:
 
 TestWindowLives = WindowLives.TestCase
 TestWindowLives.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+
+
+def test_the_last_committed_batch_comes_again_in_one_whatever_the_limit_is_now() -> None:
+    machine = WindowLives()
+    machine.begin()
+    machine.append([0, 0, 0, 0, 15, 0])
+    machine.batch(6, "")
+    machine.the_checkpoint_is_lost()
+    machine.batch(5, "")
+    machine.teardown()

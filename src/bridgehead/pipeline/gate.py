@@ -191,12 +191,14 @@ class Gate:
         return self._log(epoch, name).empty
 
     def latest(self, epoch: int, name: str, start: int, max_rows: int, max_bytes: int) -> int:
+        """Where a batch from ``start`` ends. A query that rebuilds its memory gets the last committed batch as it was, in one:
+        in two, the second would make rows that the committed one has not made, and they would count as committed."""
         log, query = self._log(epoch, name), self._query(name)
         end = log.plan(start, max_rows, max_bytes)
         if query.last is None or start >= query.last.end:
             return end
         query.pausing = True
-        return min(end, query.last.data_start if start < query.last.data_start else query.last.end)
+        return min(end, query.last.data_start) if start < query.last.data_start else query.last.end
 
     def pauses(self, epoch: int, name: str, start: int) -> bool:
         """Whether a query that asks from here on is first to finish with what it has, by a batch without rows if need be."""
