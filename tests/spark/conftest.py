@@ -1,15 +1,16 @@
-"""One driver for all tests of a module: starting Spark takes seconds."""
+"""One driver, or one remote broker, for all tests of a module: starting Spark takes seconds."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from spark.host import Host
+from support.mosquitto import Mosquitto
 
 START = 120.0
 
@@ -24,3 +25,10 @@ async def host(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixture
         await host.ready()
     yield host
     await host.close()
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
+    broker = Mosquitto(tmp_path_factory.mktemp("remote")).start()
+    yield broker
+    broker.stop()

@@ -40,13 +40,6 @@ def route(name: str, archive: dict[str, Any] | None = None, **settings: Any) -> 
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    broker = Mosquitto(tmp_path_factory.mktemp("remote")).start()
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallDisk]:
     with SmallDisk(tmp_path_factory.mktemp("node") / "lake" / "full", 8 * MIB) as disk:
         yield disk

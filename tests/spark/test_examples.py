@@ -44,13 +44,6 @@ def by_topic(pairs: list[tuple[str, bytes]]) -> dict[str, list[bytes]]:
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    broker = Mosquitto(tmp_path_factory.mktemp("remote")).start()
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture(scope="module")
 def node(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """One node with the routes of all examples, and their files beside its configuration."""
     directory = tmp_path_factory.mktemp("node")

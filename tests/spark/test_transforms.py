@@ -49,13 +49,6 @@ def route(name: str, **settings: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    broker = Mosquitto(tmp_path_factory.mktemp("remote")).start()
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture(scope="module")
 def node(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """One node with a route for each kind of transform, and a route without one."""
     directory = tmp_path_factory.mktemp("node")

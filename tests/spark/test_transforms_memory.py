@@ -68,13 +68,6 @@ SELECT topic, cast(12 / (cast(cast(payload AS string) AS int) - 3) AS string) AS
 
 
 @pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    broker = Mosquitto(tmp_path_factory.mktemp("remote")).start()
-    yield broker
-    broker.stop()
-
-
-@pytest.fixture(scope="module")
 def node(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     directory = tmp_path_factory.mktemp("node")
     (directory / "memory.py").write_text(MODULE)

@@ -31,7 +31,7 @@ from bridgehead.errors import RefusedError, StaleEpochError
 from bridgehead.failpoints import passing
 from bridgehead.pipeline.protocol import Planned
 from bridgehead.pipeline.rules import hop_counts, split_routes
-from bridgehead.storage.engine import Changes, Engine, Shelf
+from bridgehead.storage.engine import Changes, Engine, Shelf, synced
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.storage.outbox import Outbox
 
@@ -403,9 +403,9 @@ class Gate:
         self._log(epoch, name)
         return self._engine.state(_archived_name(name))
 
-    def when_synced(self, callback: Callable[[], None]) -> None:
-        """Call back when all commits so far are safe."""
-        self._engine.when_synced(callback)
+    async def synced(self) -> None:
+        """Return when all commits so far are safe."""
+        await synced(self._engine)
 
     def release(self, epoch: int, name: str, end: int) -> None:
         """The reader will never ask below ``end`` again: trim."""

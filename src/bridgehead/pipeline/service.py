@@ -260,9 +260,7 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             return {"moved": moved}
         # Spark goes on from what it writes down next, and files of an archive are shown next: neither may be ahead of what
         # we find after a crash.
-        safe = asyncio.Event()
-        self._gate.when_synced(safe.set)
-        await safe.wait()
+        await self._gate.synced()
         return {"moved": moved}
 
     async def _archived(self, told: dict[str, Any]) -> dict[str, Any]:

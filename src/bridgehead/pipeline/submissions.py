@@ -9,7 +9,6 @@ Parts that nobody commits give way to new ones: a commit that misses one is refu
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,7 +21,7 @@ from bridgehead.columns.batches import Batch, concat
 from bridgehead.columns.schema import WIRE
 from bridgehead.errors import RefusedError
 from bridgehead.pipeline.gate import Staged
-from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage.engine import Changes, Engine, synced
 from bridgehead.wire.topicnames import valid_topic
 
 SUBMITTED: Final = "submitted"
@@ -81,13 +80,13 @@ class Submissions:
         submission = Submission(str(told["app"]), int(told["version"]))
         if self._is_done(submission):
             self._staged.pop(submission, None)
-            await self._safe()
+            await synced(self._engine)
             return {"published": False}
         rows = list(self._announced(submission, told["parts"]))
         if not self._publish_once(submission, rows, str(told["client"])):
             return {"published": None}
         self._staged.pop(submission, None)
-        await self._safe()
+        await synced(self._engine)
         return {"published": True}
 
     async def abort(self, told: dict[str, Any]) -> dict[str, Any]:
@@ -123,12 +122,6 @@ class Submissions:
 
     def _is_done(self, submission: Submission) -> bool:
         return submission.version <= self._known.get(submission.app, -1)
-
-    async def _safe(self) -> None:
-        """Return when everything written so far keeps its promise."""
-        safe = asyncio.Event()
-        self._engine.when_synced(safe.set)
-        await safe.wait()
 
 
 def _size(parts: dict[str, Staged]) -> int:

@@ -19,7 +19,7 @@ from bridgehead.pipeline.door import DoorRule
 from bridgehead.spark.keptrows import KeepingDoor
 from bridgehead.spark.options import Source
 from bridgehead.spark.tls import context_of
-from bridgehead.storage.engine import Changes, Shelf
+from bridgehead.storage.engine import Changes, Shelf, synced
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.rocks import RocksEngine
 from bridgehead.wire.packets import Subscription
@@ -188,9 +188,7 @@ class Recorder:
 
     async def _synced(self) -> None:
         self._consumer.gathering.flush()
-        done = asyncio.Event()
-        self._engine.when_synced(done.set)
-        await done.wait()
+        await synced(self._engine)
 
 
 def _uplink_rule(source: Source, known: list[str]) -> UplinkRule:

@@ -21,13 +21,13 @@ from rocksdict import WriteBatch
 
 from bridgehead.clock import utc_stamp
 from bridgehead.errors import CommandError, StorageError
+from bridgehead.storage.diskpath import sync
 from bridgehead.storage.engine import CEILING, HALF_WAY
 from bridgehead.storage.keys import Kind, shelf_of
 from bridgehead.storage.lock import StoreLock
 from bridgehead.storage.meta import write_meta
 from bridgehead.storage.opening import open_sound
 from bridgehead.storage.rocks import RocksEngine
-from bridgehead.storage.salvage import sync_directory
 from bridgehead.storage.scanning import inspect, scan
 from bridgehead.storage.segments import CEILING_BLOCK
 from bridgehead.storage.values import FORMAT, pack_state, unpack_state
@@ -50,9 +50,9 @@ def take_backup(engine: RocksEngine, destination: Path, node: str) -> dict[str, 
             files = {path.name: _copy(path, partial / STORE / path.name) for path in _files(moment)}
         manifest = {"format": FORMAT, "node": node, "incarnation": engine.incarnation, "taken": utc_stamp(), "files": files}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-        sync_directory(partial)
+        sync(partial)
         partial.rename(destination)
-        sync_directory(destination.parent)
+        sync(destination.parent)
     except OSError as error:
         raise CommandError(f"the backup to {destination} failed: {error.strerror or error}") from error
     except StorageError as error:
@@ -78,7 +78,7 @@ def restore_backup(source: Path, directory: Path, *, replace: bool) -> dict[str,
         if directory.exists():
             directory.rename(directory.with_name(f"{directory.name}.replaced-{utc_stamp()}"))
         restoring.rename(directory)
-        sync_directory(directory.parent)
+        sync(directory.parent)
     except OSError as error:
         raise CommandError(f"{source} cannot be restored: {error.strerror or error}") from error
     except StorageError as error:

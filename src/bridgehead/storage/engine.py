@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -93,6 +94,13 @@ class Engine(Protocol):
         """Space is short: give back soon what deleted batches still take."""
 
     def close(self) -> None: ...
+
+
+async def synced(engine: Engine) -> None:
+    """Return when everything written so far keeps its promise; never, if the disk has failed: then the whole process ends."""
+    safe = asyncio.Event()
+    engine.when_synced(safe.set)
+    await safe.wait()
 
 
 def keep_state(kept: dict[Shelf, Any], changes: Changes) -> None:

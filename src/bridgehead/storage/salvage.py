@@ -25,6 +25,7 @@ from rocksdict import DBRecoveryMode, Rdict, WriteBatch
 
 from bridgehead.clock import utc_stamp
 from bridgehead.errors import DamageError, StartError
+from bridgehead.storage.diskpath import sync
 from bridgehead.storage.donenotes import done_notes, noted_shelf
 from bridgehead.storage.engine import CEILING, HALF_WAY, Shape, Shelf
 from bridgehead.storage.journal import JOURNAL, consumed_name
@@ -85,15 +86,7 @@ def finish(directory: Path) -> None:
     fresh = _fresh(directory)
     if fresh.exists() and not directory.exists():
         fresh.rename(directory)
-        sync_directory(directory.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync(directory.parent)
 
 
 def _fresh(directory: Path) -> Path:

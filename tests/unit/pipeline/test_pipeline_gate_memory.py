@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -165,9 +164,7 @@ async def test_the_last_batch_survives_with_the_offset_it_consumed_also_when_it_
     house = House(RocksEngine(tmp_path / "store", sync=True))
     house.append(b"0", b"1")
     house.run(0, 2)
-    safe = asyncio.Event()
-    house.gate.when_synced(safe.set)
-    await safe.wait()
+    await house.gate.synced()
     house.engine.close()
     again = House(RocksEngine(tmp_path / "store", sync=True))
     assert again.log.consumed > 2  # nothing waits: offsets go on above those that were promised ahead
@@ -175,8 +172,7 @@ async def test_the_last_batch_survives_with_the_offset_it_consumed_also_when_it_
     assert again.run(1, 2, b"window", start=2)
     again.append(b"2")
     assert again.run(2, again.log.end, b"third", start=2)
-    again.gate.when_synced((safe := asyncio.Event()).set)
-    await safe.wait()
+    await again.gate.synced()
     assert again.landed() == [b"window", b"third"]
     assert (again.ledger.consumed, again.ledger.entered) == (3, 2)
     again.engine.close()

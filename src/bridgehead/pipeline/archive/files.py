@@ -15,11 +15,14 @@ from typing import Final
 
 from bridgehead.errors import ArchiveError
 from bridgehead.pipeline.archive.layout import PENDING
+from bridgehead.storage.diskpath import sync as sync  # a step like the others
 
 LOCK_PATIENCE: Final = 30.0
 """Seconds to wait for another driver that shares the path; it holds the lock for milliseconds."""
 
 _LOCK_LOOK: Final = 0.02
+"""Seconds between two looks at the lock: the kernel's own wait for it would have no end."""
+
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 _NOT_HERE: Final = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EXDEV}
@@ -38,15 +41,6 @@ def make_directory(directory: Path) -> None:
     for each in reversed(missing):
         each.mkdir(exist_ok=True)
         sync(each.parent)
-
-
-def sync(path: Path) -> None:
-    """A file's content, or the names in a directory, survive a loss of power from now on."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def move(source: Path, target: Path) -> None:
