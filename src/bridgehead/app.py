@@ -387,8 +387,7 @@ class Node:
             await listener.stop()
         if self._pipeline is not None:
             await self._pipeline.stop()
-        for service in self._bridges:
-            await service.stop()
+        await asyncio.gather(*(service.stop() for service in self._bridges))
         self.broker.close()
         if self._service is not None:
             await self._service.stop()

@@ -18,6 +18,14 @@ WITHIN = 20.0
 P = TypeVar("P")
 
 
+class _Ending(asyncio.StreamReaderProtocol):
+    """Closes when the peer has said its last, as brokers do."""
+
+    def eof_received(self) -> bool:
+        super().eof_received()
+        return False
+
+
 class Remote:
     """Listens on a loopback port; each connection is handed to the test."""
 
@@ -29,7 +37,12 @@ class Remote:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> Remote:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1 << 24)
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> asyncio.StreamReaderProtocol:
+            return _Ending(asyncio.StreamReader(limit=1 << 24), self._accept)
+
+        self._server = await loop.create_server(protocol, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

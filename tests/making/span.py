@@ -71,6 +71,13 @@ class Span:
         self.uplink._backoff = Backoff(first=0.001, longest=0.004)
         self._next = [0] * len(names)
 
+    async def die(self) -> None:
+        """End without a word, as a kill does."""
+        if (link := self.uplink._link) is not None and link.opened:
+            link.abort()
+            await self.uplink._closed.wait()
+        await self.uplink.stop()
+
     def land(self, count: int, route: int = 0, **given: Any) -> None:
         changes = Changes()
         given = {"topic": f"t{route}", **given}

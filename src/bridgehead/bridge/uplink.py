@@ -22,7 +22,7 @@ from bridgehead.clock import monotonic, now_us
 from bridgehead.link.link import Buffer, Link
 from bridgehead.session.rows import unreceive
 from bridgehead.session.stream import Fault, PacketStream
-from bridgehead.storage.engine import Engine
+from bridgehead.storage.engine import Engine, synced
 from bridgehead.wire.encode import encode
 from bridgehead.wire.intake import Rows, ScanResult
 from bridgehead.wire.packets import (
@@ -113,6 +113,7 @@ class Uplink:
         self.rule = rule
         self.status = UplinkStatus()
         self._consumer = consumer
+        self._engine = engine
         self.outgoing = Outgoing(rule.bridge, rule.version, forwarders, engine, rule.session)
         self._stopping = False
         self._error = ""  # why the running connection ended, as far as we know
@@ -142,14 +143,11 @@ class Uplink:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self) -> None:
-        """Say goodbye, then end; what is unacknowledged stays where it is."""
+        """Acknowledge what has come, say goodbye, then end; what the remote has not acknowledged stays where it is."""
         self._stopping = True
         if self._link is not None and self._link.opened:
-            if self._online:
-                self._link.write(encode(Disconnect(), self.rule.version))
-            self._link.close()
             try:
-                await asyncio.wait_for(self._closed.wait(), STOP_WITHIN)
+                await asyncio.wait_for(self._take_leave(self._link), STOP_WITHIN)
             except TimeoutError:
                 log.warning("bridge %s: the connection did not close in time", self.rule.bridge)
         if self._task is not None:
@@ -158,10 +156,15 @@ class Uplink:
         self.outgoing.stop()
         self.status.state = "stopped"
 
-    def listen_no_more(self) -> None:
-        """Before a stop: nothing more is taken in, so that everything that was can be acknowledged."""
-        if self._link is not None:
-            self._link.pause_reading()
+    async def _take_leave(self, link: Link) -> None:
+        """Nothing more is taken in, so that everything that was can be acknowledged: at QoS 1 it would come twice."""
+        link.pause_reading()
+        self._consumer.gathering.flush()
+        await synced(self._engine)
+        if self._online:
+            link.write(encode(Disconnect(), self.rule.version))
+        link.finish()
+        await self._closed.wait()
 
     async def round_trip(self) -> None:
         """Return when the remote has answered a ping: what it had sent before that is read. Without a connection: an error."""

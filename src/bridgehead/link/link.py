@@ -46,6 +46,7 @@ class Link(asyncio.BufferedProtocol):
         self._taken = 0  # how many of them the kernel had taken when we last looked
         self.closing = False  # we have said that it ends
         self._ended = False  # nothing that is still in our write buffer will reach the peer
+        self._deaf = False  # what still comes is thrown away
         self.opened = False
         self.writable = True
         self.reading = True
@@ -81,6 +82,8 @@ class Link(asyncio.BufferedProtocol):
         return _shared_view
 
     def buffer_updated(self, nbytes: int) -> None:
+        if self._deaf:
+            return
         if self._large is not None:
             self._filled += nbytes
             data, end = self._large, self._filled
@@ -147,6 +150,17 @@ class Link(asyncio.BufferedProtocol):
         if not self.reading and self._transport is not None:
             self.reading = True
             self._transport.resume_reading()
+
+    def finish(self) -> None:
+        """Say no more, and throw away what still comes until the peer closes.
+
+        With something unread a close is a reset, and the peer may throw away what we have written last.
+        """
+        if self._transport is not None and not self._transport.is_closing():
+            self.closing, self.writable, self._deaf = True, False, True
+            self.resume_reading()
+            if self._transport.can_write_eof():
+                self._transport.write_eof()
 
     def close(self) -> None:
         """Close after what was written has left."""

@@ -71,9 +71,6 @@ class Recorder:
         self._uplink.start()
 
     async def stop(self) -> None:
-        """What has come is acknowledged first: at QoS 1 it would come twice."""
-        self._uplink.listen_no_more()
-        await self._synced()
         await self._uplink.stop()
         self._engine.close()
 

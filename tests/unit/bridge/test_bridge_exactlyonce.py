@@ -39,14 +39,14 @@ async def start(remote: Remote) -> AsyncIterator[Start]:
 
     yield make
     for one in spans:
-        await one.uplink.stop()
+        await one.die()
 
 
 async def die(bridge: Span, lose: int = 0) -> PowerEngine:
     """The node is gone; the engine of its next life."""
     assert isinstance(bridge.engine, PowerEngine)
     after = bridge.engine.crash(lose)
-    await bridge.uplink.stop()
+    await bridge.die()
     return after
 
 

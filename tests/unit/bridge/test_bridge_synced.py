@@ -25,7 +25,7 @@ async def test_a_pulled_message_is_acknowledged_after_its_sync_and_not_before(re
     engine.sync()
     assert bridge.journalled() == [b"x"]
     assert await visit.next(Puback) == Puback(7)
-    await bridge.uplink.stop()
+    await bridge.die()
 
 
 async def test_an_acknowledgement_that_outlived_its_connection_is_not_sent_on_the_next(remote: Remote) -> None:
@@ -44,4 +44,4 @@ async def test_an_acknowledgement_that_outlived_its_connection_is_not_sent_on_th
     engine.sync()
     assert await again.next(Puback) == Puback(8)
     assert bridge.journalled() == [b"old", b"new"]
-    await bridge.uplink.stop()
+    await bridge.die()

@@ -175,6 +175,26 @@ async def test_what_the_remote_sends_is_journalled_before_it_is_acknowledged(rem
     assert await visit.next(Pubcomp) == Pubcomp(2)
 
 
+async def test_what_has_come_is_acknowledged_before_a_stop_also_while_the_remote_goes_on_sending(
+    remote: Remote, span: Spans
+) -> None:
+    bridge = span(pull=True)
+    visit = await remote.accept()
+    await visit.granted()
+    visit.pause()
+    visit.send(*(Publish("in/a", bytes(1000), 1, packet_id=number) for number in range(1, 2001)))
+    await until(lambda: len(bridge.journalled()) > 0)
+    stopping = asyncio.ensure_future(bridge.uplink.stop())
+    visit.send(*(Publish("in/a", bytes(1000), 1, packet_id=number) for number in range(2001, 4001)))
+    visit.resume()
+    acknowledged = 0
+    while isinstance(packet := await visit.read(), Puback):
+        acknowledged += 1
+    assert packet == Disconnect()
+    assert acknowledged == len(bridge.journalled()) < 4000
+    await stopping
+
+
 async def test_a_qos_2_message_that_comes_again_is_journalled_once(remote: Remote, span: Spans) -> None:
     bridge = span(pull=True)
     visit = await remote.accept()

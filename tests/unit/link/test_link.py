@@ -26,6 +26,7 @@ class Owner:
         self.payloads: list[bytes] = []
         self.packets: list[Packet] = []
         self.closed: list[Exception | None] = []
+        self.ended = asyncio.Event()
         self.writable_again = 0
         self._intake = Intake()
         self._stream = PacketStream(from_server=True, version=5)
@@ -47,6 +48,7 @@ class Owner:
 
     def link_closed(self, error: Exception | None) -> None:
         self.closed.append(error)
+        self.ended.set()
 
     def link_writable(self) -> None:
         self.writable_again += 1
@@ -223,3 +225,28 @@ async def test_over_a_real_socket_partial_writes_are_counted() -> None:
     peer.close()
     listener.close()
     await asyncio.sleep(0)
+
+
+async def test_a_peer_that_is_still_sending_reads_our_last_words() -> None:
+    """A close with something unread would be a reset: the peer would lose what it has not read yet."""
+    loop = asyncio.get_running_loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    owner = Owner()
+    link = Link(owner)
+    await loop.create_connection(lambda: link, *listener.getsockname())
+    peer, _ = listener.accept()
+    peer.setblocking(False)
+    link.pause_reading()
+    await loop.sock_sendall(peer, encode(Publish("a", bytes(1000)), 5) * 100)
+    link.write(b"goodbye")
+    link.finish()
+    await loop.sock_sendall(peer, encode(Publish("b", bytes(1000)), 5) * 20_000)
+    said = b""
+    while part := await loop.sock_recv(peer, 100):
+        said += part
+    assert said == b"goodbye"
+    assert owner.closed == []
+    peer.close()
+    await owner.ended.wait()
+    assert owner.payloads == []
+    listener.close()
