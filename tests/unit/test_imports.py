@@ -8,7 +8,9 @@
                                     ▲
                      telemetry ◀─ console        spark        a PySpark user's own: beside the node, on top of its parts
                                     ▲
-                      reach, app ◀─ cli, commands, demo    these know everything
+               reach ◀─ node                               what settings decide of a node, and how it changes
+                                    ▲
+                             app ◀─ cli, commands, demo    these know everything
 """
 
 from __future__ import annotations
@@ -41,8 +43,12 @@ MAY_IMPORT = {
     },
     "telemetry": {"clock"},
     "console": {"errors", "telemetry"},
+    "reach": {"errors", "pipeline", "settings"},
+    "node": {
+        "bridge", "broker", "clock", "columns", "errors", "pipeline", "reach", "settings", "storage", "wire",
+    },
 }
-KNOW_EVERYTHING = {"app", "cli", "commands", "demo", "reach"}
+KNOW_EVERYTHING = {"app", "cli", "commands", "demo"}
 PURE = {"columns", "wire", "session"}
 NOT_PURE = {"asyncio", "socket", "select", "selectors", "ssl", "threading", "concurrent", "multiprocessing", "time"}
 ONLY_THE_CLOCK_ASKS_THE_TIME = {"time", "datetime"}

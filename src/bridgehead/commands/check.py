@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bridgehead.app import transform_rule
 from bridgehead.errors import StartError
 from bridgehead.java import java_home
+from bridgehead.node.routes import transform_rule
 from bridgehead.pipeline.trial import Finding, Task
 from bridgehead.settings.fault import Path as Place
 from bridgehead.settings.fault import located, path_text

@@ -32,8 +32,9 @@ def node_in(directory: Path, mode: str = "in-memory", **given: Any) -> Node:
 
 
 def client_of(node: Node) -> NodeClient:
-    assert node._service is not None
-    access = node._service.access
+    assert node._engines is not None
+    assert node._engines.service is not None
+    access = node._engines.service.access
     return NodeClient(Access(access.address, "key"), GUEST)
 
 
