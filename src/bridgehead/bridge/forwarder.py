@@ -38,6 +38,7 @@ class Forwarder:
         self.number = number
         self.outbox = outbox
         self.poison = Poison()
+        self.refusals = 0  # how often the remote has refused a message
         self._max_age_us = None if max_age is None else round(max_age * 1_000_000)
         self._tier2 = Tier2(tier2_limit)
         outbox.holder = self
@@ -145,6 +146,7 @@ class Forwarder:
 
     def refused(self, rows: Finished, in_flight: Callable[[], Seqs], now: float) -> None:
         """The remote has refused rows: dead, or tried again. ``in_flight`` tells what is on the wire of this route."""
+        self.refusals += len(rows.refused)
         topics = self.outbox.topics(rows.refused)
         verdict = self.poison.refused(rows.refused.tolist(), rows.reasons.tolist(), topics, now)
         if verdict.suspects:

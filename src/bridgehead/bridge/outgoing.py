@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from bridgehead.bridge.acklatency import AckLatency
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import monotonic, now_us
@@ -62,6 +63,7 @@ class Outgoing:
         self._forwarders = forwarders
         self._sender = Sender(version, WINDOW, last_id=LAST_ID)
         self._departures = Departures(engine.when_synced, self.wake)
+        self.ack_latency = AckLatency(LAST_ID)
         self._record: PacketIds | None = None
         self._link: Link | None = None
         self._turn = 0  # whose turn it is among the forwarders
@@ -213,6 +215,7 @@ class Outgoing:
             self._record.took(sent.exactly_once)
         departure = Departure(sent.data, forwarder, sent.unacknowledged, sent.ends, sent.ids, first_in_flight)
         self._departures.send(departure, after_sync=after_sync)
+        self.ack_latency.sent(sent.ids, self._clock())
         forwarder.expired(sent.expired)
         forwarder.too_large(sent.oversized)
         return True
@@ -234,6 +237,7 @@ class Outgoing:
 
     def acked(self, acks: npt.NDArray[np.int64]) -> None:
         answered = self._sender.answered(acks)
+        self.ack_latency.acknowledged(answered.freed, self._clock())
         if answered.finished:
             self._fresh = False
         self._finish(answered.finished)

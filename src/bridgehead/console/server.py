@@ -12,6 +12,7 @@ from fastapi import APIRouter, FastAPI, Response
 
 from bridgehead import __version__
 from bridgehead.console.guard import Guard
+from bridgehead.console.metrics import metrics_router
 from bridgehead.errors import StartError
 from bridgehead.telemetry.audit import account
 from bridgehead.telemetry.snapshot import NodeView
@@ -65,7 +66,7 @@ class _Server(uvicorn.Server):
 def _api(view: NodeView, *routers: APIRouter) -> FastAPI:
     api = FastAPI(title="Bridgehead", version=__version__, docs_url=None, redoc_url=None)
     api.add_middleware(Guard)
-    for router in routers:
+    for router in (metrics_router(view), *routers):
         api.include_router(router)
 
     @api.get("/api/v1/health/liveness")

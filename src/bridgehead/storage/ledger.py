@@ -23,6 +23,7 @@ from typing import Final
 
 import numpy as np
 
+from bridgehead import clock
 from bridgehead.columns.batches import Batch
 from bridgehead.storage.engine import Changes, Engine, Shelf
 
@@ -92,6 +93,7 @@ class Ledger:
         self.passing = Tally()
         self._name: Shelf = (LEDGER, route)
         self._dirty = False  # what is kept has changed since the last write
+        self.progress_at = clock.monotonic()  # when rows were last delivered; before that, the beginning of this life
         state = engine.state(self._name) if engine is not None and self.keeps else None
         if state is not None:
             self.kept = Tally.unpack(state)
@@ -130,6 +132,8 @@ class Ledger:
             self._dirty = True
 
     def deliver(self, rows: int, safe: int) -> None:
+        if rows:
+            self.progress_at = clock.monotonic()
         self.passing.delivered += rows - safe
         if safe:
             self.kept.delivered += safe
