@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bridgehead.columns.batches import constant_label
-from bridgehead.pipeline.door import Door, DoorRule, timestamps
+from bridgehead.pipeline.door import Arrived, Door, DoorRule, timestamps
+from bridgehead.pipeline.doorways import Doorways
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
 from bridgehead.pipeline.rules import RouteRules
@@ -30,6 +32,11 @@ LIMIT = 60
 """Small enough that a backlog runs into it."""
 
 qos_patterns = st.sampled_from([(1,), (0,), (1, 0), (2, 2, 0, 1), (0, 0, 0, 1)])
+
+
+@dataclass(frozen=True)
+class Leading:
+    doors: tuple[Door, ...]
 
 
 class LedgerLives(RuleBasedStateMachine):
@@ -87,6 +94,19 @@ class LedgerLives(RuleBasedStateMachine):
         entering = [qos[n % len(qos)] for n in range(count) if not (hops and n % 3 == 0)]
         assert admitted == len(entering)
         self.received[route] += sum(1 for each in entering if each)
+
+    @rule(count=st.integers(1, 40), qos=qos_patterns)
+    def arrive_mixed(self, count: int, qos: tuple[int, ...]) -> None:
+        """A turn with rows of both routes, in one append."""
+        rows = wire_rows(*({"qos": qos[n % len(qos)]} for n in range(count)))
+        plans = [Leading((self.doors[route],)) for route in sorted(ROUTES)]
+        numbers = (np.arange(count) // 3 % len(plans)).astype(np.int32)
+        changes = Changes()
+        Doorways().admit(changes, Arrived(rows, constant_label("c", count), timestamps(0, count)), plans, numbers)
+        self.engine.write(changes)
+        self.log.publish()
+        for n, number in enumerate(numbers.tolist()):
+            self.received[sorted(ROUTES)[number]] += qos[n % len(qos)] > 0
 
     @rule()
     def run(self) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from bridgehead import clock
-from bridgehead.columns.batches import Batch, label
+from bridgehead.columns.batches import Batch
+from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import STORED, TIMESTAMP, USER_PROPERTIES
 from bridgehead.pipeline.entrance import LOOPBACK, Entrance
 from bridgehead.pipeline.gate import Gate
@@ -40,8 +41,8 @@ def stored_rows(payloads: Sequence[bytes], topics: Sequence[str], routes: Sequen
             pa.array(np.ones(rows, np.int32)),
             pa.array(np.zeros(rows, bool)),
             pa.array(np.full(rows, clock.now_us()), TIMESTAMP),
-            label(["device"], np.zeros(rows, np.int32)),
-            label(list(routes), (turn % len(routes)).astype(np.int32)),
+            Labels.one("device", rows).column(),
+            Labels(tuple(routes), (turn % len(routes)).astype(np.int32)).column(),
             pa.nulls(rows, pa.int64()),
             pa.nulls(rows, pa.int32()),
             pa.nulls(rows, pa.string()),

@@ -18,8 +18,8 @@ from bridgehead.link.gathering import Answers, Gathering, Source
 from bridgehead.link.heldrows import HeldRows
 from bridgehead.pipeline.admission import DISK, DROPPED, HELD, Verdict, guarded, judge
 from bridgehead.pipeline.door import Arrived, Door, timestamps
-from bridgehead.pipeline.plans import Rows as Chosen
-from bridgehead.pipeline.plans import TopicPlans, in_order
+from bridgehead.pipeline.doorways import Doorways
+from bridgehead.pipeline.plans import TopicPlans
 from bridgehead.session.rows import receive, unreceive, wire_batch
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.freespace import FreeSpace
@@ -67,6 +67,7 @@ class Consumer:
         self._identified = identified  # filters that overlap, in the order of their subscription identifiers from 1 on
         self._drop_retained = drop_retained
         self._plans: TopicPlans[_Wanting] = TopicPlans(self._wanting)
+        self._doorways = Doorways()
         self._space = space
         self._guarded = any(door.room is not None for door in doors)
         self._held: tuple[Source, HeldRows] | None = None  # what has no room yet, and who is owed its acknowledgements
@@ -160,19 +161,18 @@ class Consumer:
                 answers = self._hold_back(verdict, rows, sources[0])
             rows = Rows(rows.rows[verdict.admitted], rows.arena)
         changes = Changes()
-        touched: dict[str, Log] = {}
         try:
             if len(rows.rows):
-                self._admit(changes, touched, rows)
+                self._admit(changes, rows)
             self.inbound.write(changes)
         finally:  # whatever a log has given an offset is written, else it could not be read
             if changes.puts or changes.state:
                 self._engine.write(changes)
-                ends = [(log, log.end) for log in touched.values()]
+                ends = [(log, log.end) for log in {door.log for door in self._doors}]
                 self._engine.when_synced(lambda: _publish(ends))
         return answers
 
-    def _admit(self, changes: Changes, touched: dict[str, Log], rows: Rows) -> None:
+    def _admit(self, changes: Changes, rows: Rows) -> None:
         batch = wire_batch(rows)
         self.received += batch.num_rows
         if self._drop_retained and batch.column("retain").true_count:
@@ -183,27 +183,24 @@ class Consumer:
                 return
         times = timestamps(now_us(), batch.num_rows)
         clients = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, np.int32)), self._client)
-        wanted: dict[Door, list[Chosen]] = {}
-        for plan, chosen in self._plans.groups(batch.column("topic")):
-            if plan.identifier:
-                chosen = self._without_copies(rows, plan.identifier, chosen)
-                if not len(chosen):
-                    continue
-            if not plan.doors:
-                self.unmatched += batch.num_rows if chosen is None else len(chosen)
-            for door in plan.doors:
-                wanted.setdefault(door, []).append(chosen)
-        arrived = Arrived(batch, clients, times)
-        for door, parts in wanted.items():
-            touched[door.log.name] = door.log
-            door.admit(changes, *arrived.only(in_order(parts)))
+        numbers = self._plans.look_up(batch.column("topic"))
+        plans = self._plans.known
+        copies = np.zeros(len(numbers), np.bool_)
+        for number in np.unique(numbers) if (numbers != numbers[0]).any() else numbers[:1]:
+            plan = plans[number]
+            if plan.identifier or not plan.doors:
+                mine = np.flatnonzero(numbers == number)
+                if plan.identifier:
+                    copies[self._copies(rows, plan.identifier, mine)] = True
+                if not plan.doors:
+                    self.unmatched += len(mine) - int(np.count_nonzero(copies[mine]))
+        self._doorways.admit(changes, Arrived(batch, clients, times), plans, numbers, copies)
 
-    def _without_copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
-        """Of several copies of a message the one that came by this subscription; all, if the remote names none."""
-        candidates = np.arange(len(rows.rows)) if chosen is None else chosen
-        kept = [row for row in candidates if identifier in (_identifiers(rows, int(row)) or (identifier,))]
-        self.copies_skipped += len(candidates) - len(kept)
-        return np.array(kept, np.int64)
+    def _copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64]) -> list[int]:
+        """Of several copies of a message all but the one that came by this subscription; none, if the remote names none."""
+        copies = [row for row in chosen.tolist() if identifier not in (_identifiers(rows, row) or (identifier,))]
+        self.copies_skipped += len(copies)
+        return copies
 
 
 def _qos(rows: Rows) -> npt.NDArray[np.int64]:
@@ -218,6 +215,6 @@ def _identifiers(rows: Rows, row: int) -> list[int]:
     return found
 
 
-def _publish(touched: list[tuple[Log, int]]) -> None:
-    for log, end in touched:
+def _publish(ends: list[tuple[Log, int]]) -> None:
+    for log, end in ends:
         log.publish(end)

@@ -18,7 +18,8 @@ from bridgehead.columns.batches import Batch, constant, constant_label
 from bridgehead.columns.schema import OUTBOX
 from bridgehead.pipeline.admission import guarded
 from bridgehead.pipeline.door import Arrived, Door, timestamps
-from bridgehead.pipeline.plans import Rows, TopicPlans, in_order
+from bridgehead.pipeline.doorways import Doorways
+from bridgehead.pipeline.plans import TopicPlans
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.wire.packets import Subscription
 
@@ -61,6 +62,7 @@ class Distributor:
         self._doors = doors
         self._tree: TopicTree[Entry] = TopicTree()
         self._plans: TopicPlans[Plan] = TopicPlans(self._plan)
+        self._doorways = Doorways()
         self._guarded: bool | None = None  # whether any route makes publishers wait; None: not looked yet
         self.retained = Retained(engine)
         self.dirty: dict[int, ClientSession] = {}
@@ -102,19 +104,21 @@ class Distributor:
         if batch.column("retain").true_count:
             self.retained.keep(changes, _outgoing(batch, times, batch.column("qos"), batch.column("retain")))
         arrived = Arrived(batch, clients, times)
-        wanted: dict[Door, list[Rows]] = {}
-        for plan, rows in self._plans.groups(batch.column("topic")):
-            for door in plan.doors:
-                wanted.setdefault(door, []).append(rows)
-            for door in plan.excluded:
-                door.exclude(batch.num_rows if rows is None else len(rows))
-            if plan.deliveries:
-                part = arrived.only(rows)
-                for delivery in plan.deliveries:
-                    self._deliver(changes, delivery, part)
-        for door, parts in wanted.items():
-            # All plans of a route together: subscribers to some of its topics do not change the order of the rest.
-            door.admit(changes, *arrived.only(in_order(parts)))
+        numbers = self._plans.look_up(batch.column("topic"))
+        plans = self._plans.known
+        for number in np.unique(numbers) if (numbers != numbers[0]).any() else numbers[:1]:
+            plan = plans[number]
+            if plan.excluded or plan.deliveries:
+                self._aside(changes, plan, arrived.only(np.flatnonzero(numbers == number)))
+        # All plans together: subscribers to some topics of a route do not change the order of the rest.
+        self._doorways.admit(changes, arrived, plans, numbers)
+
+    def _aside(self, changes: Changes, plan: Plan, part: Arrived) -> None:
+        """Rows of one plan, as far as they do not go to routes."""
+        for door in plan.excluded:
+            door.exclude(part.batch.num_rows)
+        for delivery in plan.deliveries:
+            self._deliver(changes, delivery, part)
 
     def _deliver(self, changes: Changes, delivery: Delivery, part: Arrived) -> None:
         session = delivery.session

@@ -133,27 +133,6 @@ def checksum(batches: list[Batch]) -> int:
     return crc
 
 
-def label(values: list[str], indices: npt.NDArray[np.int32]) -> pa.DictionaryArray:
-    """A dictionary column: which of a few values each row has."""
-    return pa.DictionaryArray.from_arrays(pa.array(indices), pa.array(values, pa.string()))
-
-
-def label_runs(column: pa.DictionaryArray) -> list[tuple[int, str]]:
-    """Where a dictionary column changes: (first row, value) of each run; a null goes on with what was before it."""
-    names = column.dictionary
-    if len(names) == 1:
-        return [(0, names[0].as_py())]
-    indices = column.indices
-    if indices.null_count:
-        rows = np.flatnonzero(indices.is_valid().to_numpy(zero_copy_only=False))
-        numbers = indices.drop_null().to_numpy()
-    else:
-        numbers = indices.to_numpy()
-        rows = np.arange(len(numbers))
-    firsts = np.flatnonzero(np.diff(numbers, prepend=-1))
-    return [(int(rows[at]), names[int(numbers[at])].as_py()) for at in firsts]
-
-
 def received_us(batch: Batch, row: int) -> int | None:
     """When a row arrived, in microseconds since the epoch."""
     found = batch.column("received_at")[row]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, constant, constant_label, list_bounds
+from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import STORED, TIMESTAMP
 from bridgehead.pipeline.room import Room
 from bridgehead.pipeline.rules import hop_counts
@@ -52,11 +53,11 @@ class Arrived(NamedTuple):
         return Arrived(*(each.take(chosen) for each in self))
 
 
-PassThrough = Callable[[Changes, Batch, str], bool]
-"""Takes rows of a route into its outbox by the given write; False if they must go through the log."""
+PassThrough = Callable[[Changes, Batch], bool]
+"""Takes rows of some routes into their outboxes by the given write; False if they must go through the log."""
 
 
-def _into_the_log(changes: Changes, stored: Batch, route: str) -> bool:
+def _into_the_log(changes: Changes, stored: Batch) -> bool:
     return False
 
 
@@ -115,8 +116,8 @@ class Door:
         columns["client_id"] = clients
         columns["route"] = constant_label(self.rule.route, rows)
         stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
-        if not self.pass_through(changes, stored, self.rule.route):
-            self.log.append(changes, stored, self.rule.route)
+        if not self.pass_through(changes, stored):
+            self.log.append(changes, stored, Labels.one(self.rule.route, rows))
         self.ledger.receive(rows, self.ledger.safe_rows(stored))
         self.ledger.write(changes)
         return int(rows)
@@ -127,23 +128,26 @@ class Door:
         columns["client_id"] = constant_label("", rows.num_rows)
         columns["route"] = constant_label(self.rule.route, rows.num_rows)
         stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
-        self.log.append(changes, stored, self.rule.route)
+        self.log.append(changes, stored, Labels.one(self.rule.route, rows.num_rows))
         self.ledger.receive(rows.num_rows, self.ledger.safe_rows(stored))
         self.ledger.write(changes)
         changes.when_safe.append(partial(self.log.publish, self.log.end))
 
     def passing(self, batch: Batch) -> npt.NDArray[np.bool_] | None:
         """Which rows may cross another bridge; None if all may."""
-        properties = batch.column("user_properties")
         limit = self.rule.hop_limit
-        if limit is None:
-            return None
-        first, last = list_bounds(properties)
-        if first == last:
-            return None
-        hops = hop_counts(properties)
-        keep = ~((hops > 0) & (hops >= limit))
-        return None if keep.all() else keep
+        return None if limit is None else below_hops(batch, limit)
+
+
+def below_hops(batch: Batch, limit: int | npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
+    """Which rows have crossed fewer bridges than this, or none; None if all have. The limit may be one for each row."""
+    properties = batch.column("user_properties")
+    first, last = list_bounds(properties)
+    if first == last:
+        return None
+    hops = hop_counts(properties)
+    keep: npt.NDArray[np.bool_] = ~((hops > 0) & (hops >= limit))
+    return None if keep.all() else keep
 
 
 def timestamps(received_at: int, rows: int) -> pa.Array:

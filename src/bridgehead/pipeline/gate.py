@@ -348,7 +348,7 @@ class Gate:
         changes = Changes()
         taken = log.consume(changes, end)
         for home, route, rows in going:
-            home.append(changes, rows, route)
+            home.append(changes, rows)
             taken[route] -= rows.num_rows
             changes.when_safe.append(partial(home.publish, home.end))
         consumed = {route: rows for route, rows in taken.items() if rows}
@@ -356,14 +356,14 @@ class Gate:
         log.trim(changes, end)
         self._engine.write(changes)
 
-    def pass_through(self, changes: Changes, log: Log, route: str, stored: Batch, batch: Batch) -> None:
+    def pass_through(self, changes: Changes, log: Log, stored: Batch, outputs: list[Output]) -> None:
         """Rows of a log in which nothing waits land in the write that takes them in: one write and one sync, not two.
 
-        ``batch`` is what the rules made of the ``stored`` ones.
+        ``outputs`` is what the rules made of the ``stored`` ones.
         """
         log.pass_through(changes, stored)
-        safe = {route: self._outboxes[route].ledger.safe_rows(batch)}
-        self._land(changes, log.name, {route: batch.num_rows}, safe, [Output(route, batch)])
+        consumed = {output.route: output.batch.num_rows for output in outputs}
+        self._land(changes, log.name, consumed, _safe_out(self._outboxes, outputs), outputs)
 
     def _land(self, changes: Changes, log: str, consumed: dict[str, int], safe: dict[str, int], outputs: list[Output]) -> None:
         """``consumed`` and ``safe``: how many rows of each route leave the journal, and how many of these are on the disk."""

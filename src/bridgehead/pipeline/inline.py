@@ -32,19 +32,20 @@ class InlineEngine:
     def has_work(self) -> bool:
         return self._log.consumed < self._log.visible
 
-    def pass_through(self, changes: Changes, stored: Batch, route: str) -> bool:
-        """Rows on their way into the log, all of one route: if nothing waits there, they are outbox rows by the same write.
+    def pass_through(self, changes: Changes, stored: Batch) -> bool:
+        """Rows on their way into the log: if nothing waits there, they are outbox rows by the same write.
 
         False if they must wait in the log: something does already, or the rules cannot be applied, which is for ``run`` to say.
         """
         if not self._log.empty:
             return False
         try:
-            ((_, batch),) = applied(stored, self._log.name, self._log.end, self._rules)
+            outputs = [Output(*made) for made in applied(stored, self._log.name, self._log.end, self._rules)]
         except Exception:
-            log.exception("messages of %s wait: the rules cannot be applied", route)
+            routes = ", ".join(stored.column("route").unique().to_pylist())
+            log.exception("messages of %s wait: the rules cannot be applied", routes)
             return False
-        self._gate.pass_through(changes, self._log, route, stored, batch)
+        self._gate.pass_through(changes, self._log, stored, outputs)
         return True
 
     def run(self) -> int:

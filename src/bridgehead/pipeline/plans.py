@@ -36,8 +36,13 @@ class TopicPlans(Generic[P]):
         self._table = TopicTable(TOPIC_LIMIT)
         self._plans, self._numbers = [], {}
 
-    def groups(self, topics: pa.Array) -> list[tuple[P, Rows]]:
-        """(plan, rows in order) for every plan among these topics; None stands for all rows."""
+    @property
+    def known(self) -> list[P]:
+        """The plans so far, by number; another list when numbers begin anew."""
+        return self._plans
+
+    def look_up(self, topics: pa.Array) -> npt.NDArray[np.int32]:
+        """The number of the plan of each topic."""
         ids, new = self._table.lookup(topics)
         if self._table.generation != self._generation:
             # The table started anew while looking up: numbers of before mean other topics now.
@@ -45,7 +50,11 @@ class TopicPlans(Generic[P]):
             self._plans, self._numbers = [], {}
         for topic_id, topic in new:
             self._learn(topic_id, topic)
-        plans = self._plan_of_topic[ids]
+        return self._plan_of_topic[ids]
+
+    def groups(self, topics: pa.Array) -> list[tuple[P, Rows]]:
+        """(plan, rows in order) for every plan among these topics; None stands for all rows."""
+        plans = self.look_up(topics)
         first = plans[0]
         if (plans == first).all():
             return [(self._plans[first], None)]

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Final
 
-from bridgehead.columns.batches import Batch, first_since, label_runs, newest_us, oldest_us, received_us, rows_of, weight
+from bridgehead.columns.batches import Batch, first_since, newest_us, oldest_us, received_us, rows_of, weight
+from bridgehead.columns.labels import Labels
 from bridgehead.errors import NotRetainedError
 from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
 from bridgehead.storage.gaps import Gaps, missing
+from bridgehead.storage.owners import Owners
 from bridgehead.storage.retention import NOTHING, Retention
-from bridgehead.storage.runs import Runs
 from bridgehead.storage.segments import Segment, Segments
 
 SHARED: Final = "shared"
@@ -47,7 +47,7 @@ class Log:
         self._spent = 0  # of the bytes held: those of batches whose rows are all consumed
         self.retained_loose = 0  # of these, what is only in RAM though there is a disk
         self._gaps = Gaps()  # offsets without a row: what a restart leaves
-        self._runs = Runs()  # whose the rows are that wait
+        self._owners = Owners()  # whose the rows are that wait
         self.waiting_of: dict[str, int] = {}  # rows that wait, by route
         self.on_visible: Callable[[], None] = lambda: None  # more rows may be read
         self._curious: list[Callable[[], None]] = []  # who else wants to hear of that, once
@@ -77,13 +77,17 @@ class Log:
         self.released = min(self._engine.state(released_name(self.name)) or 0, self.consumed)
         for segment in self._segments:
             if segment.end > self.consumed:
-                for first, route in label_runs(self._segments.batch(segment).column("route")):
-                    self._runs.extend(segment.start + first, route)
+                self._owners.extend(segment.start, Labels.of(self._segments.batch(segment).column("route")))
         self.waiting_of = self.rows_by_route(self.consumed, self.end)
 
     @property
     def incarnation(self) -> str:
         return self._engine.incarnation
+
+    @property
+    def durable(self) -> bool:
+        """Whether rows here outlive the process."""
+        return self._engine.durable
 
     @property
     def waiting(self) -> int:
@@ -115,14 +119,15 @@ class Log:
         """Bytes of batches whose rows are all consumed."""
         return self._spent
 
-    def append(self, changes: Changes, batch: Batch, route: str | None = None) -> int:
-        """Add STORED rows to the write, all of this route, or of those they name; returns the offset of the first."""
+    def append(self, changes: Changes, batch: Batch, routes: Labels | None = None) -> int:
+        """Add STORED rows to the write; returns the offset of the first. ``routes``: what the rows say, if somebody has it."""
         start = self.end
         self._add(changes, batch)
-        runs = label_runs(batch.column("route")) if route is None else [(0, route)]
-        for (first, name), (last, _) in pairwise([*runs, (batch.num_rows, "")]):
-            self._runs.extend(start + first, name)
-            self.waiting_of[name] = self.waiting_of.get(name, 0) + last - first
+        if routes is None:
+            routes = Labels.of(batch.column("route"))
+        self._owners.extend(start, routes)
+        for name, rows in routes.counted():
+            self.waiting_of[name] = self.waiting_of.get(name, 0) + rows
         return start
 
     def _add(self, changes: Changes, batch: Batch) -> Segment:
@@ -156,14 +161,7 @@ class Log:
 
     def rows_by_route(self, start: int, end: int) -> dict[str, int]:
         """How many rows of [start, end) each route has; known of those that wait."""
-        found: dict[str, int] = {}
-        for route, first, last in self._runs.between(start, end):
-            rows = last - first
-            if self._gaps:
-                rows -= self._gaps.below(last) - self._gaps.below(first)
-            if rows:
-                found[route] = found.get(route, 0) + rows
-        return found
+        return self._owners.counts(start, end)
 
     def publish(self, end: int | None = None) -> None:
         """What was appended below ``end`` (or so far) is safe: readers may have it."""
@@ -238,7 +236,7 @@ class Log:
         taken = self.rows_by_route(self.consumed, end)
         for route, rows in taken.items():
             self.waiting_of[route] -= rows
-        self._runs.forget(end)
+        self._owners.forget(end)
         for index in range(self._segments.index_of(self.consumed), len(self._segments)):
             if self._segments[index].end > end:
                 break

@@ -12,8 +12,6 @@ from bridgehead.columns.batches import (
     column_data,
     concat,
     constant,
-    label,
-    label_runs,
     list_bounds,
     message_rows,
     row_ends,
@@ -102,15 +100,3 @@ def test_stored_rows_become_the_message_table() -> None:
     assert table.column("journal_offset").to_pylist() == [41, 42]
     assert table.column("node").to_pylist() == ["plant", "plant"]
     assert table.column("payload").to_pylist() == [b"1", b"2"]
-
-
-def test_the_runs_of_a_label_are_where_it_changes() -> None:
-    column = label(["a", "b", "c"], np.array([0, 0, 2, 2, 0], np.int32))
-    assert label_runs(column) == [(0, "a"), (2, "c"), (4, "a")]
-    assert label_runs(column.slice(1, 3)) == [(0, "a"), (1, "c")]
-    assert label_runs(label(["a"], np.zeros(3, np.int32))) == [(0, "a")]
-
-
-def test_a_null_goes_on_with_the_run_before_it() -> None:
-    column = label(["a", "b"], np.array([0, 1, 1, 0], np.int32)).take(pa.array([None, 0, None, 1, None, 2, 3]))
-    assert label_runs(column) == [(1, "a"), (3, "b"), (6, "a")]

@@ -81,8 +81,8 @@ def test_rows_whose_promise_is_not_kept_yet_stay() -> None:
 def test_rows_that_find_the_log_empty_land_in_the_write_that_brings_them() -> None:
     house = House()
     changes = Changes()
-    assert house.inline.pass_through(changes, stored_rows(numbered(3), ["t"], ["a"]), "a")
-    assert house.inline.pass_through(changes, stored_rows(numbered(2), ["t"], ["b"]), "b")
+    assert house.inline.pass_through(changes, stored_rows(numbered(3), ["t"], ["a"]))
+    assert house.inline.pass_through(changes, stored_rows(numbered(2), ["t"], ["b"]))
     assert [shelf for shelf, _, _ in changes.puts] == [("outbox", "a"), ("outbox", "b")]
     assert not house.outboxes["a"].has_waiting  # nothing is sent before it is written
     house.engine.write(changes)
@@ -91,16 +91,25 @@ def test_rows_that_find_the_log_empty_land_in_the_write_that_brings_them() -> No
     assert house.landed("b", "topic") == ["b/t"] * 2
 
 
+def test_rows_of_many_routes_land_each_in_the_outbox_of_its_own() -> None:
+    house = House()
+    changes = Changes()
+    assert house.inline.pass_through(changes, stored_rows(numbered(5), ["t"], ["a", "b"]))
+    house.engine.write(changes)
+    assert (house.landed("a", "payload"), house.landed("b", "payload")) == (numbered(5)[::2], numbered(5)[1::2])
+    assert {route: outbox.ledger.consumed for route, outbox in house.outboxes.items()} == {"a": 3, "b": 2}
+
+
 def test_rows_do_not_pass_others_that_wait_in_the_log() -> None:
     house = House()
     house.append(stored_rows(numbered(3), ["t"], ["a"]))
     changes = Changes()
     late = stored_rows(numbered(2, 3), ["t"], ["a"])
-    assert not house.inline.pass_through(changes, late, "a")
+    assert not house.inline.pass_through(changes, late)
     assert not changes.puts
     house.append(late)
     house.inline.run()
-    assert house.inline.pass_through(changes, stored_rows(numbered(1, 5), ["t"], ["a"]), "a")
+    assert house.inline.pass_through(changes, stored_rows(numbered(1, 5), ["t"], ["a"]))
     house.engine.write(changes)
     assert house.landed("a", "payload") == numbered(6)
 
@@ -109,6 +118,6 @@ def test_rows_that_the_rules_cannot_take_wait_in_the_log(monkeypatch: pytest.Mon
     house = House()
     monkeypatch.setattr(inline, "applied", lambda *_: 1 / 0)
     changes = Changes()
-    assert not house.inline.pass_through(changes, stored_rows(numbered(1), ["t"], ["a"]), "a")
+    assert not house.inline.pass_through(changes, stored_rows(numbered(1), ["t"], ["a"]))
     assert not changes.puts
     assert house.log.end == 0
