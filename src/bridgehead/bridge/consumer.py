@@ -66,6 +66,7 @@ class Consumer:
         self._client = pa.array([client_id], pa.string())
         self._identified = identified  # filters that overlap, in the order of their subscription identifiers from 1 on
         self._drop_retained = drop_retained
+        self.flag_means_stored = True  # the remote flags no message but stored ones
         self._plans: TopicPlans[_Wanting] = TopicPlans(self._wanting)
         self._doorways = Doorways()
         self._space = space
@@ -175,7 +176,7 @@ class Consumer:
     def _admit(self, changes: Changes, rows: Rows) -> None:
         batch = wire_batch(rows)
         self.received += batch.num_rows
-        if self._drop_retained and batch.column("retain").true_count:
+        if self._drop_retained and self.flag_means_stored and batch.column("retain").true_count:
             # MQTT 3.1.1 has no way to ask for no stored messages when subscribing: they are told by their flag.
             self.retained_skipped += batch.column("retain").true_count
             batch = batch.filter(pc.invert(batch.column("retain")))

@@ -39,7 +39,7 @@ class BridgeService:
     ) -> None:
         self.id = bridge.id
         wishes = wishes_of(bridge, routes)
-        rule = _uplink_rule(bridge, wishes)
+        rule = _uplink_rule(bridge, wishes, pushes=any(route.direction == "push" for route in routes))
         self.forwarders = [
             Forwarder(number, outboxes[route.id], bridge.tier2_limit, route.max_age)
             for number, route in enumerate(route for route in routes if route.direction == "push")
@@ -80,7 +80,7 @@ class BridgeService:
         await self.uplink.stop()
 
 
-def _uplink_rule(bridge: Bridge, wishes: Wishes) -> UplinkRule:
+def _uplink_rule(bridge: Bridge, wishes: Wishes, *, pushes: bool) -> UplinkRule:
     return UplinkRule(
         bridge=bridge.id,
         addresses=bridge.addresses(),
@@ -93,5 +93,6 @@ def _uplink_rule(bridge: Bridge, wishes: Wishes) -> UplinkRule:
         password=bridge.password.get_secret_value().encode() if bridge.password is not None else None,
         subscriptions=wishes.subscriptions,
         identified=wishes.identified,
+        bridge_bit=pushes and bridge.no_local and bridge.mqtt_version != 5,
         watchdog=bridge.watchdog or max(WATCHDOG_AT_LEAST, 1.5 * bridge.keep_alive),
     )

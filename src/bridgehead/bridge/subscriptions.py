@@ -54,7 +54,7 @@ def _wish(bridge: Bridge, topic_filter: str, pulls: list[tuple[str, Route]], ver
     return Subscription(
         topic_filter,
         qos=max(route.max_qos for route in served),
-        no_local=bridge.no_local and version5,
+        no_local=bridge.no_local and version5 and _alone(topic_filter),  # else a protocol error [MQTT-3.8.3-4]
         retain_as_published=version5 and any(route.preserve_retain for route in served),
         retain_handling=RETAIN_NEVER if version5 else 0,
     )

@@ -11,12 +11,14 @@ import logging
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from bridgehead.bridge.backoff import LONGEST, Backoff
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.outgoing import Outgoing
+from bridgehead.bridge.stored import StoredRound
 from bridgehead.bridge.watchdog import watch
 from bridgehead.clock import monotonic, now_us
 from bridgehead.link.link import Buffer, Link
@@ -97,6 +99,7 @@ class UplinkRule:
     watchdog: float = 30.0  # seconds without progress after which a connection is given up
     identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
     unwanted: tuple[str, ...] = ()  # filters of an earlier life: a session that was kept may still have them
+    bridge_bit: bool = False  # say in CONNECT what we are: remotes that know it send nothing of ours back (MQTT 3.1.1)
     tls: ssl.SSLContext | None = None
     longest_wait: float = LONGEST  # seconds between two attempts
 
@@ -114,8 +117,11 @@ class Uplink:
         self.status = UplinkStatus()
         self._consumer = consumer
         self._engine = engine
+        self._as_bridge = rule.bridge_bit  # until a remote does not answer that
+        self._stored = StoredRound()
         self.outgoing = Outgoing(rule.bridge, rule.version, forwarders, engine, rule.session)
         self._stopping = False
+        self._unheard = False  # CONNECT has left, and has no answer in a version that we speak
         self._error = ""  # why the running connection ended, as far as we know
         self._stream = PacketStream(from_server=True, version=rule.version)
         self._link: Link | None = None
@@ -186,12 +192,24 @@ class Uplink:
             self._offline()
             if self._stopping:
                 return
+            if self._not_answered_as_bridge():
+                log.info("bridge %s: the remote broker does not know the bridge bit", self.rule.bridge)
+                continue
             self.status.last_error, self.status.last_error_at = error, now_us()
             delay = self._backoff.next()
             self.status.next_attempt = monotonic() + delay
             log.warning("bridge %s: %s; next attempt in %.1f s", self.rule.bridge, error, delay)
             attempt += 1
             await asyncio.sleep(delay)
+
+    def _not_answered_as_bridge(self) -> bool:
+        """Whether the bridge bit may be why there was no answer. Whoever has not answered is asked the other way next."""
+        if not self._unheard or not self.rule.bridge_bit:
+            return False
+        self._unheard = False
+        self._as_bridge = not self._as_bridge
+        self.status.subscribed = False  # what we are to the remote is part of a subscription
+        return not self._as_bridge
 
     async def _connect_once(self, host: str, port: int) -> str:
         """One connection from its first byte to its end; returns why it ended."""
@@ -263,6 +281,7 @@ class Uplink:
         properties: dict[str, object] = {}
         if rule.version == 5:
             properties["session_expiry_interval"] = rule.session_expiry
+        self._unheard = True
         connect = Connect(
             protocol_level=rule.version,
             client_id=rule.client_id,
@@ -271,6 +290,7 @@ class Uplink:
             username=rule.username,
             password=rule.password,
             properties=properties,
+            bridge_bit=self._as_bridge,
         )
         assert self._link is not None
         self._link.write(encode(connect, rule.version))
@@ -289,6 +309,7 @@ class Uplink:
             self.status.state = "disconnected"
         self._online = False
         self._link = None
+        self._stored.end()
         self.outgoing.detach()
 
     # -- what the remote says -----------------------------------------------------------------------------------------
@@ -341,6 +362,7 @@ class Uplink:
                 self._link.abort()
         elif isinstance(packet, Pingresp):
             self._pong.set()
+            self._stored_round_answered()
         elif not isinstance(packet, Unsuback):
             self._fail(Reason.PROTOCOL_ERROR, f"the remote broker sent {type(packet).__name__.upper()}")
 
@@ -354,6 +376,7 @@ class Uplink:
     def _connected(self, packet: Connack) -> None:
         link = self._link
         assert link is not None
+        self._unheard = packet.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION
         if packet.reason >= 0x80:
             self._error = f"the remote broker refused the connection: {_describe(packet.reason, packet.properties)}"
             link.abort()
@@ -362,6 +385,7 @@ class Uplink:
         resumed = packet.session_present and not self.rule.clean_start
         self.status.possibly_doubled += self.outgoing.resume() if resumed else self.outgoing.start_anew()
         self._online = self._stream.greeted = True
+        self._consumer.flag_means_stored = not self._as_bridge
         self._backoff.reset()
         self.status.state = "connected"
         self.status.connects += 1
@@ -397,6 +421,30 @@ class Uplink:
         if resumed and self.rule.unwanted:
             link.write(encode(Unsubscribe(UNSUBSCRIBE_ID, list(self.rule.unwanted)), self.rule.version))
         self._ask(link, {wish.filter for wish in self.rule.subscriptions})
+        if self._as_bridge and self.rule.subscriptions and not resumed:
+            self._stored.begin(self._consumer.retained_skipped)
+            self._consumer.flag_means_stored = True
+            link.write(encode(Pingreq(), self.rule.version))
+
+    def _stored_round_answered(self) -> None:
+        if not self._stored.running:
+            return
+        self._consumer.gathering.flush()
+        self._stored.answered(self._consumer.retained_skipped)
+        if self._stored.running:
+            self._engine.when_synced(partial(self._ping, self._link))  # behind our acknowledgements
+        else:
+            self._consumer.flag_means_stored = False
+            self._settle_subscriptions()
+
+    def _ping(self, link: Link | None) -> None:
+        if link is not None and self._link is link:
+            link.write(encode(Pingreq(), self.rule.version))
+
+    def _settle_subscriptions(self) -> None:
+        self.status.subscribed = not self._unanswered and not self._stored.running
+        if self.status.subscribed:
+            self.on_subscribed()
 
     def _ask(self, link: Link, filters: set[str]) -> None:
         """Subscribe to these of our filters."""
@@ -412,7 +460,6 @@ class Uplink:
 
     def _subscribed(self, packet: Suback) -> None:
         wishes = self._unanswered.pop(packet.packet_id, [])
-        self.status.subscribed = not self._unanswered
         refused = self.status.subscribe_refused
         for wish, reason in zip(wishes, packet.reasons, strict=False):
             if reason < 0x80:
@@ -421,8 +468,7 @@ class Uplink:
             if wish.filter not in refused:  # said once, tried again with every beat
                 log.error("bridge %s: subscribing to %s was refused: %s", self.rule.bridge, wish.filter, reason.name)
             refused[wish.filter] = _describe(reason, packet.properties)
-        if self.status.subscribed:
-            self.on_subscribed()
+        self._settle_subscriptions()
 
     def link_writable(self) -> None:
         self.outgoing.pump()

@@ -66,3 +66,8 @@ def test_filters_that_overlap_in_part_are_told_apart_in_5_and_warned_of_in_3_1_1
     assert not caplog.records
     assert not wishes("3.1.1", rule).identified
     assert "overlap" in caplog.text
+
+
+def test_what_we_sent_does_not_come_back_but_for_shared_subscriptions_which_cannot_say_so() -> None:
+    found = wishes(5, {"filters": ["a/#", "$share/group/b/#"]})
+    assert {wish.filter: wish.no_local for wish in found.subscriptions} == {"a/#": True, "$share/group/b/#": False}
