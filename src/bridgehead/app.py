@@ -106,10 +106,11 @@ class Node:
             self._backing_up = False
 
     def _dead_letter_desk(self) -> DeadLetterDesk:
-        """Messages die on their way to a remote, or in a transform of either direction."""
+        """Messages die on their way to a remote, and in either direction by a transform or for want of a destination."""
         routes = self._routes
-        dying = [route.id for route in routes.configured.values() if route.direction == "push" or route.transform is not None]
-        again = {route: routes.doors[route].admit_again for route in routes.transforms}
+        dying = [route.id for route in routes.configured.values() if route.has_dead_letters]
+        anew = [each.id for each in routes.configured.values() if each.transform is not None or each.changes_topics]
+        again = {route: routes.doors[route].admit_again for route in anew}
         return DeadLetterDesk(self._engine, {route: routes.outboxes[route] for route in dying}, again)
 
     def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

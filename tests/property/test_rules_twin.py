@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridgehead.columns.batches import concat
 from bridgehead.columns.schema import MESSAGE, OUTBOX, STORED
-from bridgehead.pipeline.rules import HOP_COUNT, RouteRules, apply, hop_counts, split_routes
+from bridgehead.pipeline.rules import HOP_COUNT, NO_DESTINATION, RouteRules, applied, apply, hop_counts, split_routes
 from making.rows import stored_rows
 
 Row = dict[str, Any]
@@ -40,7 +43,15 @@ row = st.fixed_dictionaries(
 rules = st.builds(
     RouteRules,
     route=st.just("r"),
-    destination=st.sampled_from([None, "{#}", "cloud/{#}", "{#}/x", "a{#}b{#}c", "fixed", "é/{#}"]),
+    destination=st.sampled_from(
+        [
+            *(None, "{#}", "cloud/{#}", "{#}/x", "a/{#}/b/{#}/c", "fixed", "é/{#}"),
+            *("{1}", "x/{2}", "{2}-{1}/é{1}", "{2-3}", "{2-#}/x/{1}", "{3-2}/{2}", "\\{1}/{1}", "$\\{a}", "{4}"),
+            *("{+1}", "up/{+#}/{+2}", "{+2}.{+1}/{#}"),
+        ]
+    ),
+    filters=st.sampled_from([(), ("a/+",), ("+/b/#", "+/+"), ("#",), ("b",)]),
+    rewrite=st.sampled_from([(), (("a", ""),), (("^(.*)/b", r"\1/c"), ("c", "a/a")), (("^.*$", ""),)]),
     user_properties=st.lists(st.tuples(text, text), max_size=3).map(tuple),
     preserve_retain=st.booleans(),
     max_qos=st.integers(0, 2),
@@ -60,10 +71,52 @@ def hop_of(pairs: list[dict[str, str]]) -> int:
     return 0
 
 
+def selected(topic_filter: str, topic: str) -> dict[str, str | None] | None:
+    """What each wildcard of a filter stands for in a topic; None if the filter does not select it."""
+    found: dict[str, str | None] = {}
+    wanted, levels = topic_filter.split("/"), topic.split("/")
+    for number, want in enumerate(wanted):
+        if want == "#":
+            found["+#"] = "/".join(levels[number:]) if levels[number:] else None
+            return found
+        if number == len(levels) or want not in ("+", levels[number]):
+            return None
+        if want == "+":
+            found[f"+{len(found) + 1}"] = levels[number]
+    return found if len(wanted) == len(levels) else None
+
+
+def standing_for(inner: str, topic: str, captured: dict[str, str | None]) -> str | None:
+    if inner.startswith("+"):
+        return captured.get(inner)
+    levels = topic.split("/")
+    first, _, last = ("1-#" if inner == "#" else inner).partition("-")
+    end = len(levels) if last == "#" else int(last or first)
+    chosen = [each for number, each in enumerate(levels, 1) if int(first) <= number <= end]
+    return "/".join(chosen) if chosen else None
+
+
+def destination_of(topic: str, rule: RouteRules) -> str:
+    """The empty text where there is none."""
+    if rule.destination is not None:
+        matching = (found for each in rule.filters if (found := selected(each, topic)) is not None)
+        captured = next(matching, {})
+        levels = []
+        for level in rule.destination.split("/"):
+            values = [standing_for(inner, topic, captured) for inner in re.findall(r"(?<!\\)\{([^}]*)\}", level)]
+            if None not in values:
+                left = iter(values)
+                level = re.sub(r"(?<!\\)\{[^}]*\}", lambda _, left=left: str(next(left)), level)
+                levels.append(level.replace("\\{", "{"))
+        topic = "/".join(levels)
+    for pattern, replacement in rule.rewrite:
+        topic = re.sub(pattern, replacement, topic)
+    return topic
+
+
 def twin(one: Row, rule: RouteRules) -> Row:
     out = {name: one.get(name) for name in OUTBOX.names}
-    if rule.destination is not None:
-        out["topic"] = rule.destination.replace("{#}", one["topic"])
+    out["topic"] = destination_of(one["topic"], rule)
     out["qos"] = int(rule.persist) if one["qos"] is None else one["qos"]
     out["wire_qos"] = min(out["qos"], rule.max_qos)
     out["retain"] = one["retain"] and rule.preserve_retain
@@ -95,6 +148,21 @@ def test_the_rules_are_those_of_their_plain_twin(rows: list[Row], rule: RouteRul
     assert out.schema == OUTBOX
     assert as_given(out) == [twin(one, rule) for one in rows[first : first + count]]
     out.validate(full=True)
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(row, min_size=1, max_size=8), rules)
+def test_rows_without_a_destination_are_dead_letters_as_they_came_the_others_go_on(rows: list[Row], rule: RouteRules) -> None:
+    """The rules travel to Spark's workers as JSON; there and in the node they are this one function."""
+    rows = [{**one, "route": "r", "user_properties": one["user_properties"] or [], "qos": one["qos"] or 0} for one in rows]
+    travelled = RouteRules.from_json(json.loads(json.dumps(asdict(rule))))
+    made = list(applied(stored_rows(*rows), "log", 0, {"r": travelled}))
+    assert len(made) == len({reason for _, _, reason in made})
+    found = {reason: as_given(batch) for _, batch, reason in made}
+    going = [one for one in rows if destination_of(one["topic"], rule)]
+    assert found.get(None, []) == [twin(one, rule) for one in going]
+    dead = [{name: (one | {"wire_qos": one["qos"]})[name] for name in OUTBOX.names} for one in rows if one not in going]
+    assert found.get(NO_DESTINATION, []) == dead
 
 
 @settings(max_examples=100, deadline=None)

@@ -72,6 +72,33 @@ def test_a_literal_destination_is_the_topic_of_all(world: World, direction: str)
     assert told(came) == [(f"one/place/{start}", b"%d" % number, 1) for number in range(5)]
 
 
+@both_ways
+def test_a_destination_is_made_of_names_and_of_levels_of_the_topic(world: World, direction: str) -> None:
+    start, before = prefix(world, direction), f"rules/edge-{world.engine}/{world.engine}-{direction}"
+    sent = [Message(f"{start}/levels/{rest}", rest.encode(), 1) for rest in ("a", "a/b", "a/b/c")]
+    came = crossed(world, direction, sent, "rules/#")
+    assert told(came) == [
+        (f"{before}/{{5}}/a", b"a", 1),
+        (f"{before}/b/{{5}}/a/b", b"a/b", 1),
+        (f"{before}/b/{{5}}/a/b/c", b"a/b/c", 1),
+    ]
+
+
+@both_ways
+def test_a_destination_is_made_of_what_the_wildcards_of_the_filter_stand_for(world: World, direction: str) -> None:
+    start, before = prefix(world, direction), f"wild/{world.engine}/{direction}"
+    sent = [Message(f"{start}/wild/{rest}", b"", 1) for rest in ("one/x/a/b", "two/x", "three/y/a")]
+    came = crossed(world, direction, sent, f"{before}/#")
+    assert [message.topic for message in came] == [f"{before}/a/b/one", f"{before}/two"]
+
+
+@both_ways
+def test_a_topic_is_rewritten_by_a_regular_expression(world: World, direction: str) -> None:
+    start = prefix(world, direction)
+    came = crossed(world, direction, [Message(f"{start}/old/{rest}", b"", 1) for rest in ("ab/c", "d")], f"{start}/new/#")
+    assert [message.topic for message in came] == [f"{start}/new/abab/c", f"{start}/new/dd"]
+
+
 def test_what_an_exclude_matches_stays_here_and_is_counted(world: World) -> None:
     start = prefix(world, "push")
     stay = [f"{start}/most/test/a", f"{start}/most/test", f"{start}/most/x/secret"]

@@ -83,5 +83,8 @@ def _rules(prefix: str, direction: str) -> list[dict[str, Any]]:
         {"filters": [f"{prefix}/overlap/#", f"{prefix}/overlap/+/x", f"{prefix}/+/a/x"]},
         {"filters": [f"{prefix}/both/#"], "destination": "first/{#}"},
         {"filters": [f"{prefix}/both/+"], "destination": "second/{#}"},
+        {"filters": [f"{prefix}/levels/#"], "destination": "${bridge.name}/${node}/{1}-{3}/{6}/\\{5}/{5-#}"},
+        {"filters": [f"{prefix}/wild/+/x/#"], "destination": "wild/{1}/{3}/{+#}/{+1}"},
+        {"filters": [f"{prefix}/old/#"], "rewrite": [{"pattern": "/old/([^/]+)", "replacement": "/new/\\1\\1"}]},
         {"filters": [f"{prefix}/end"]},
     ]

@@ -18,6 +18,7 @@ from bridgehead.storage.engine import Engine
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.ledger import Ledger, settle
 from bridgehead.storage.outbox import Outbox
+from bridgehead.wire.topictemplate import read_template
 
 UNBOUNDED: Final = 1 << 62
 """The bounds of a removed route's outbox: what lands there was accepted when the route was there."""
@@ -107,6 +108,8 @@ def _rules(route: Route, bridge: Bridge, life: str) -> RouteRules:
     return RouteRules(
         route=route.id,
         destination=route.destination,
+        filters=route.filters if route.destination is not None and read_template(route.destination).captures else (),
+        rewrite=route.rewrite,
         user_properties=route.custom_user_properties,
         preserve_retain=route.preserve_retain,
         max_qos=route.max_qos,

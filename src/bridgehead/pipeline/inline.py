@@ -35,7 +35,7 @@ class InlineEngine:
     def pass_through(self, changes: Changes, stored: Batch) -> bool:
         """Rows on their way into the log: if nothing waits there, they are outbox rows by the same write.
 
-        False if they must wait in the log: something does already, or the rules cannot be applied, which is for ``run`` to say.
+        False if they must go through the log: something waits there, or not all of them are messages, which is for ``run``.
         """
         if not self._log.empty:
             return False
@@ -45,6 +45,8 @@ class InlineEngine:
             routes = ", ".join(stored.column("route").unique().to_pylist())
             log.exception("messages of %s wait: the rules cannot be applied", routes)
             return False
+        if any(output.reason is not None for output in outputs):
+            return False  # dead letters are made where rows are counted as consumed
         self._gate.pass_through(changes, self._log, stored, outputs)
         return True
 

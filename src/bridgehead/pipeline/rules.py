@@ -15,11 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridgehead.columns.batches import CONSTANT_ROWS, Batch, constant, list_bounds
+from bridgehead.columns.batches import CONSTANT_ROWS, Batch, column_data, constant, list_bounds
 from bridgehead.columns.schema import OUTBOX, USER_PROPERTIES, USER_PROPERTY
+from bridgehead.pipeline.destination import NO_TOPIC, Where, change_of
+from bridgehead.storage.deadletters import NO_DESTINATION
 
 HOP_COUNT: Final = "hmq-bridge-hop-count"
-WHOLE_TOPIC: Final = "{#}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,25 +28,41 @@ class RouteRules:
     """What a route does to each of its messages. Plain values: it travels to Spark's workers as JSON."""
 
     route: str
-    destination: str | None = None
+    destination: str | None = None  # a template; names and variables are filled in
     user_properties: tuple[tuple[str, str], ...] = ()
     preserve_retain: bool = False
     max_qos: int = 2
     persist: bool = True  # else a row that says no QoS has 0; the door lowers all that come, not what was promised before
     count_hops: bool = True
     message_id: tuple[str, str] | None = None  # the user property that carries it, and how its value begins
+    filters: tuple[str, ...] = ()  # where the destination asks for what their wildcards stand for
+    rewrite: tuple[tuple[str, str], ...] = ()  # patterns in the topic, and what takes their place
+
+    @property
+    def where(self) -> Where:
+        return Where(self.destination, self.filters, self.rewrite)
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> RouteRules:
-        properties = tuple((key, text) for key, text in value["user_properties"])
         message_id = value.get("message_id")
-        return RouteRules(
-            **{**value, "user_properties": properties, "message_id": None if message_id is None else tuple(message_id)}
-        )
+        tuples = {
+            "user_properties": tuple((key, text) for key, text in value["user_properties"]),
+            "message_id": None if message_id is None else tuple(message_id),
+            "filters": tuple(value.get("filters", ())),
+            "rewrite": tuple((pattern, replacement) for pattern, replacement in value.get("rewrite", ())),
+        }
+        return RouteRules(**{**value, **tuples})
 
 
-def applied(batch: Batch, log: str, first_offset: int, rules: Mapping[str, RouteRules]) -> Iterator[tuple[str, Batch]]:
-    """Rows of any routes of a log as OUTBOX rows, route by route; they are consecutive, or say their offsets themselves."""
+Made = tuple[str, Batch, str | None]
+"""The route of rows, the rows, and why they are to be its dead letters, if they are."""
+
+
+def applied(batch: Batch, log: str, first_offset: int, rules: Mapping[str, RouteRules]) -> Iterator[Made]:
+    """Rows of any routes of a log as OUTBOX rows, route by route; they are consecutive, or say their offsets themselves.
+
+    A row that has no destination is a dead letter as it came, and stops no other.
+    """
     for route, own, rows in split_routes(batch):
         rule = rules[route]
         result = apply(own, rule)
@@ -55,7 +72,28 @@ def applied(batch: Batch, log: str, first_offset: int, rules: Mapping[str, Route
             numbers = pa.array(offsets if rows is None else offsets[rows]).cast(pa.string())
             # No other message has this id: an offset is given once in a log's life.
             result = with_ids(result, key, pc.binary_join_element_wise(f"{beginning}:{log}", numbers, ":"))
-        yield route, result
+        nowhere = _nowhere(result, rule)
+        if nowhere is None:
+            yield route, result, None
+            continue
+        if nowhere.true_count < len(nowhere):
+            yield route, result.filter(pc.invert(nowhere)), None
+        yield route, apply(own.filter(nowhere), as_it_came(route)), NO_DESTINATION
+
+
+def as_it_came(route: str) -> RouteRules:
+    """The rules that change nothing, for rows that are to begin their way anew one day."""
+    return RouteRules(route, preserve_retain=True, count_hops=False)
+
+
+def _nowhere(rows: Batch, rules: RouteRules) -> pa.BooleanArray | None:
+    """Which rows have no topic to go to; None if all have one."""
+    if rules.destination is None and not rules.rewrite:
+        return None
+    ends, _ = column_data(rows.column("topic"))
+    if (np.diff(ends) > 0).all():
+        return None
+    return pc.equal(rows.column("topic"), NO_TOPIC)
 
 
 def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
@@ -68,7 +106,7 @@ def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
     if qos.null_count:
         qos = pc.fill_null(qos, 1 if rules.persist else 0)
     columns = {name: batch.column(name) for name in OUTBOX.names if name not in ("wire_qos",)}
-    columns["topic"] = _destination(batch.column("topic"), rules.destination)
+    columns["topic"] = change_of(rules.where)(batch.column("topic"))
     columns["qos"] = qos
     columns["wire_qos"] = qos if rules.max_qos >= 2 else pc.min_element_wise(qos, pa.scalar(rules.max_qos, pa.int32()))
     if not rules.preserve_retain:
@@ -110,19 +148,6 @@ def with_ids(batch: Batch, key: str, values: pa.Array) -> Batch:
     before = own.values.slice(int(ends[0]), int(ends[-1] - ends[0]))
     added = _joined(before, np.arange(len(before)), ends - ends[0], _structs([]), (ids, np.arange(rows)))
     return batch.set_column(batch.schema.get_field_index("user_properties"), OUTBOX.field("user_properties"), added)
-
-
-def _destination(topics: pa.Array, template: str | None) -> pa.Array:
-    """``{#}`` stands for the whole topic; a template without it is the topic of every row."""
-    if template is None or template == WHOLE_TOPIC:
-        return topics
-    pieces = template.split(WHOLE_TOPIC)
-    if len(pieces) == 1:
-        return constant(template, pa.string(), len(topics))
-    parts: list[Any] = [pieces[0]]
-    for piece in pieces[1:]:
-        parts += [topics, piece]
-    return pc.binary_join_element_wise(*parts, "")
 
 
 def _user_properties(column: pa.Array, rules: RouteRules, without: int) -> pa.Array:

@@ -55,8 +55,8 @@ class Stager:
 
     def add(self, rows: Batch, first_offset: int, rules: Mapping[str, RouteRules]) -> None:
         """Rows of any routes, consecutive or with their offsets; ``first_offset`` is that of their first, and rises."""
-        for route, batch in applied(rows, self._log, first_offset, rules):
-            self.put(route, batch, first_offset)
+        for route, batch, reason in applied(rows, self._log, first_offset, rules):
+            self.put(route, batch, first_offset, reason)
 
     def put(self, route: str, batch: Batch, order: int, reason: str | None = None) -> None:
         """OUTBOX rows of a route, or rows that are to be its dead letters; ``order`` rises."""

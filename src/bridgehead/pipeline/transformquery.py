@@ -17,7 +17,7 @@ from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
 from bridgehead.pipeline.made import StageMade
 from bridgehead.pipeline.protocol import Planned
 from bridgehead.pipeline.query import messages_of, options, register
-from bridgehead.pipeline.rules import RouteRules, apply
+from bridgehead.pipeline.rules import apply, as_it_came
 from bridgehead.pipeline.source import JournalSource
 from bridgehead.pipeline.task import MANIFEST_DDL, StageRows
 from bridgehead.pipeline.usercode import OFFSET, Made, made_by, made_of
@@ -173,10 +173,9 @@ class Lander:
     def _buried(self, failing: Collection[int]) -> Parts:
         """Messages become dead letters as they came."""
         log, route, parts = self._query.log, self._rules.route, []
-        as_it_came = RouteRules(route, preserve_retain=True, count_hops=False)
         for offset in failing:
             for rows in self._node.read_messages(self._incarnation, log, offset, offset + 1):
-                batch, name = [apply(rows, as_it_came)], f"failed/{offset}"
+                batch, name = [apply(rows, as_it_came(route))], f"failed/{offset}"
                 self._node.stage(log, name, batch)
                 part = {"name": name, "route": route, "order": 0, "rows": rows.num_rows, "checksum": checksum(batch)}
                 parts.append({**part, "reason": TRANSFORM_FAILED, **({} if self._archive is None else {"file": None})})

@@ -149,9 +149,10 @@ def _routes_twice(bridge: _Mapping, path: Path) -> Iterator[Fault]:
                 continue
             if destination is not None and not isinstance(destination, str):
                 continue
-            identity = route_id("", direction, filters, destination)
+            rewrite = [(str(each.get("pattern")), str(each.get("replacement", ""))) for _, each in _items(rule.get("rewrite"))]
+            identity = route_id("", direction, filters, destination, rewrite)
             if seen.setdefault(identity, here) != here:
-                yield Fault(here, f"the same route as {path_text(seen[identity])}: equal filters and destination")
+                yield Fault(here, f"the same route as {path_text(seen[identity])}: equal filters, destination and rewrite")
 
 
 def _spark_only(bridge: _Mapping, path: Path, usual: object) -> Iterator[Fault]:

@@ -8,6 +8,7 @@ from bridgehead.settings.archive import EXACTLY_ONCE
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.fault import Path, path_text
 from bridgehead.settings.model import Settings
+from bridgehead.settings.templates import names_without_value
 
 
 def advice(settings: Settings) -> Iterator[str]:
@@ -20,6 +21,8 @@ def advice(settings: Settings) -> Iterator[str]:
                 "no acknowledgement is waited for, nothing is sent again, nothing survives a restart"
             )
         yield from _archives(bridge, ("bridges", index))
+    for path, name in names_without_value(settings):
+        yield f"{path_text(path)}: {name} stands for nothing: its level is left out of the topic"
 
 
 def _archives(bridge: Bridge, path: Path) -> Iterator[str]:

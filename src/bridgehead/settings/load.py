@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -14,8 +15,9 @@ from bridgehead.settings import fault
 from bridgehead.settings.across import faults_across
 from bridgehead.settings.document import Document, UnreadableError, read_document
 from bridgehead.settings.fault import Fault, faults_of_model, located
-from bridgehead.settings.model import Settings
+from bridgehead.settings.model import VARIABLES, Settings
 from bridgehead.settings.notyet import faults_not_yet
+from bridgehead.settings.templates import faults_of_templates
 from bridgehead.settings.transform import DIRECTORY
 
 MAX_FILE_BYTES = 4 * 2**20  # a configuration is written by people
@@ -48,7 +50,7 @@ def parse(text: str, env: Mapping[str, str], directory: Path | None = None) -> S
         document = read_document(text, env)
     except UnreadableError as error:
         raise SettingsError([(error.where, str(error))]) from None
-    return _settings(document, directory)
+    return _settings(document, directory, env)
 
 
 def from_document(document: Mapping[str, object]) -> Settings:
@@ -61,17 +63,19 @@ def default_settings() -> Settings:
     return from_document({})
 
 
-def _settings(document: Document, directory: Path | None = None) -> Settings:
+def _settings(document: Document, directory: Path | None = None, env: Mapping[str, str] = os.environ) -> Settings:
     content = {} if document.value is None else document.value
     faults = list(document.faults)
     settings = None
     if isinstance(content, dict):
         try:
-            settings = Settings.model_validate(content, context={DIRECTORY: directory or Path.cwd()})
+            settings = Settings.model_validate(content, context={DIRECTORY: directory or Path.cwd(), VARIABLES: env})
         except ValidationError as error:
             faults += _new(faults, faults_of_model(error.errors(include_url=False, include_input=False), known_keys()))
         faults += _new(faults, list(faults_across(content)))
         faults += _new(faults, list(faults_not_yet(content)))
+        if settings is not None:
+            faults += _new(faults, list(faults_of_templates(settings)))
     elif not faults:
         faults.append(Fault((), "the file must hold a mapping of keys to values"))
     if settings is None or faults:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +18,11 @@ from bridgehead.settings.listener import Auth, Console, Listener
 from bridgehead.settings.part import FilePath, Part
 from bridgehead.settings.pipeline import Pipeline
 from bridgehead.settings.route import Route
+from bridgehead.settings.templates import filled_in
 from bridgehead.settings.transform import DIRECTORY
+
+VARIABLES = "variables"
+"""The key of the environment in the context of a validation."""
 
 
 def _name_of_this_machine() -> str:
@@ -37,18 +43,25 @@ class Settings(Part):
     console: Console = Console()
     bridges: tuple[Bridge, ...] = ()
     _directory: Path = PrivateAttr(default_factory=Path.cwd)
+    _variables: Mapping[str, str] = PrivateAttr(default_factory=lambda: os.environ)
 
     def model_post_init(self, context: Any) -> None:
         if context:
             self._directory = context[DIRECTORY]
+            self._variables = context.get(VARIABLES, os.environ)
 
     @property
     def directory(self) -> Path:
         """Where the configuration file is: the modules of transforms are looked for there, too."""
         return self._directory
 
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What ``$ENV{NAME}`` in a destination stands for."""
+        return self._variables
+
     def routes(self) -> list[Route]:
-        """Every route of every bridge, with the node's bounds and engine where the rule names none."""
+        """Every route of every bridge, with the node's bounds and engine where the rule names none, and full destinations."""
         queues = self.queued_messages
         return [
             dataclasses.replace(
@@ -57,7 +70,11 @@ class Settings(Part):
                 max_queue_bytes=route.max_queue_bytes or queues.max_queue_bytes,
                 strategy=route.strategy or queues.strategy,
                 engine=route.engine or self.pipeline.engine,
+                destination=self._destination(route, bridge),
             )
             for bridge in self.bridges
             for route in bridge.routes()
         ]
+
+    def _destination(self, route: Route, bridge: Bridge) -> str | None:
+        return None if route.destination is None else str(filled_in(route.destination, self.node, bridge, self._variables))

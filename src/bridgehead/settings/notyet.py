@@ -14,7 +14,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from bridgehead.settings.fault import Fault, Path
 from bridgehead.settings.sizes import parse_size
-from bridgehead.settings.topics import is_plain_destination
 
 
 class Accepted(NamedTuple):
@@ -57,7 +56,6 @@ NOT_YET: dict[str, Accepted] = {
     "bridges[*].bridgeWebsocketConfig": only(None),
     "bridges[*].proxy": only(None),
     "bridges[*].rateLimit": only(None),
-    "bridges[*].*Subscriptions[*].destination": Accepted(is_plain_destination, "literal levels and {#}"),
 }
 
 

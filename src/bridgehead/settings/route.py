@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from bridgehead.settings.archive import Archive
 from bridgehead.settings.keeping import Strategy
 from bridgehead.settings.part import Count, MqttName, MqttText, Part, QoS, Seconds, Size
 from bridgehead.settings.pipeline import Engine
-from bridgehead.settings.topics import Destination, Filter
+from bridgehead.settings.topics import Destination, Filter, rewrite_fault
 from bridgehead.settings.transform import Transform
 
 Direction = Literal["push", "pull"]
@@ -36,11 +36,28 @@ class UserProperty(Part):
     value: MqttText
 
 
+class Rewrite(Part):
+    """A regular expression (RE2), and what takes the place of each match in a topic; ``\\1`` is its first group."""
+
+    pattern: Annotated[str, Field(min_length=1, max_length=1000)]
+    replacement: MqttText = ""
+
+    @model_validator(mode="after")
+    def _works(self) -> Rewrite:
+        if any(sign in self.replacement for sign in "+#"):
+            raise ValueError("replacement must not contain the wildcards '+' or '#'")
+        fault = rewrite_fault(self.pattern, self.replacement)
+        if fault is not None:
+            raise ValueError(fault)
+        return self
+
+
 class Subscription(Part):
     """What both directions can say."""
 
     filters: Filters
     destination: Destination | None = None  # None = keep the topic
+    rewrite: Annotated[tuple[Rewrite, ...], Field(max_length=16)] = ()  # in the topic that the destination makes
     custom_user_properties: tuple[UserProperty, ...] = ()
     preserve_retain: bool = False
     max_qos: QoS = Field(default=2, alias="maxQoS")
@@ -67,11 +84,11 @@ class RemoteSubscription(Subscription):
 class Route:
     """A rule with its identity, as the rest of the node knows it."""
 
-    id: str  # stable while direction, filters and destination are; never taken apart
+    id: str  # stable while direction, filters, destination and rewrite are; never taken apart
     bridge: str
     direction: Direction
     filters: tuple[str, ...]
-    destination: str | None  # None = keep the topic
+    destination: str | None  # a template, as in the file before Settings.routes(), then filled in; None = keep the topic
     excludes: tuple[str, ...]  # push only
     custom_user_properties: tuple[tuple[str, str], ...]
     preserve_retain: bool
@@ -83,19 +100,37 @@ class Route:
     engine: Engine | None
     transform: Transform | None = None
     archive: Archive | None = None
+    rewrite: tuple[tuple[str, str], ...] = ()  # patterns and replacements, one after the other
 
     @property
     def has_own_query(self) -> bool:
         """Its rows have a log and a query of their own, so that what goes wrong there pins no other rows."""
         return self.transform is not None or self.archive is not None
 
+    @property
+    def changes_topics(self) -> bool:
+        """There may be messages that have no topic where it sends them."""
+        return self.destination is not None or bool(self.rewrite)
 
-def route_id(bridge: str, direction: Direction, filters: Sequence[str], destination: str | None) -> str:
+    @property
+    def has_dead_letters(self) -> bool:
+        """Its messages may become dead letters."""
+        return self.direction == "push" or self.transform is not None or self.changes_topics
+
+
+def route_id(
+    bridge: str,
+    direction: Direction,
+    filters: Sequence[str],
+    destination: str | None,
+    rewrite: Sequence[tuple[str, str]] = (),
+) -> str:
     """The identity of a route as text.
 
     The digest is over canonical JSON, so no two different rules can run into the same text by joining their parts.
     """
-    canonical = json.dumps([direction, sorted(filters), destination], ensure_ascii=True, separators=(",", ":"))
+    identity = [direction, sorted(filters), destination, *([rewrite] if rewrite else [])]
+    canonical = json.dumps(identity, ensure_ascii=True, separators=(",", ":"))
     return f"{bridge}.{direction}.{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
 
 
@@ -103,8 +138,9 @@ def route_of(bridge: str, rule: Subscription) -> Route:
     """The route that a rule of a bridge describes."""
     push = isinstance(rule, LocalSubscription)
     direction: Direction = "push" if push else "pull"
+    rewrite = tuple((each.pattern, each.replacement) for each in rule.rewrite)
     return Route(
-        id=route_id(bridge, direction, rule.filters, rule.destination),
+        id=route_id(bridge, direction, rule.filters, rule.destination, rewrite),
         bridge=bridge,
         direction=direction,
         filters=rule.filters,
@@ -120,4 +156,5 @@ def route_of(bridge: str, rule: Subscription) -> Route:
         engine=rule.engine,
         transform=rule.transform,
         archive=rule.archive,
+        rewrite=rewrite,
     )

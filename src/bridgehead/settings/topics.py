@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator
 
 from bridgehead.settings.part import MqttText
 from bridgehead.wire.topicnames import valid_filter
+from bridgehead.wire.topictemplate import read_template
 
-WHOLE_TOPIC = "{#}"  # a destination level that stands for the whole original topic
-_TEMPLATE = re.compile(r"\{[^{}/]*\}")
+
+class _Anything(Mapping[str, str]):
+    """Names and variables have values; which ones is known when everything has been read."""
+
+    def __getitem__(self, name: str) -> str:
+        return "value"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+_ANYTHING = _Anything()
 
 
 def _filter(text: str) -> str:
@@ -26,19 +40,22 @@ def _filter(text: str) -> str:
 def _destination(text: str) -> str:
     if not text:
         raise ValueError("must not be empty; null keeps the topic")
-    for level in text.split("/"):
-        if WHOLE_TOPIC in level and level != WHOLE_TOPIC:
-            raise ValueError("{#} must be a whole level, without other text beside it")
-        if any(wildcard in _TEMPLATE.sub("", level) for wildcard in "+#"):
-            raise ValueError("must not contain the wildcards '+' or '#' (only {#} as a whole level)")
+    read_template(text, _ANYTHING, _ANYTHING)
     return text
 
 
-def is_plain_destination(value: object) -> bool:
-    """Whether a destination needs nothing but literal levels and ``{#}``."""
-    if not isinstance(value, str):
-        return value is None
-    return not any(brace in level for level in value.split("/") if level != WHOLE_TOPIC for brace in "{}")
+def rewrite_fault(pattern: str, replacement: str) -> str | None:
+    """Why a rewrite cannot work; the library that will do it is asked."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        pc.replace_substring_regex(pa.array(["topic"]), pattern=pattern, replacement=replacement)
+    except pa.ArrowInvalid as error:
+        return f"no regular expression (RE2) with a replacement for it: {str(error).split(': ')[1]}"
+    except UnicodeEncodeError:
+        return "must be valid Unicode text"
+    return None
 
 
 Filter = Annotated[MqttText, AfterValidator(_filter)]

@@ -13,7 +13,9 @@ import numpy as np
 from bridgehead.columns.batches import Batch, concat
 from bridgehead.errors import RefusedError
 from bridgehead.storage.deadletters import (
+    AS_THEY_CAME,
     DROPPED,
+    NO_DESTINATION,
     RESENT,
     TRANSFORM,
     TRANSFORM_FAILED,
@@ -38,7 +40,7 @@ class DeadLetterDesk:
     """
 
     def __init__(self, engine: Engine, outboxes: Mapping[str, Outbox], again: Mapping[str, Again] | None = None) -> None:
-        """``again``: by route, how a message that its transform failed on begins its way anew."""
+        """``again``: by route, how a message that its transform failed on, or that has no destination, begins its way anew."""
         self._engine = engine
         self._again = again or {}
         self._outboxes = outboxes
@@ -69,9 +71,9 @@ class DeadLetterDesk:
                 raise RefusedError(f"the queue of route {shelf.route} has no room for {len(some)} messages")
             self._must_be_messages(shelf, some)
         for shelf, part in _parts(chosen):
-            failed = np.array([reason == TRANSFORM_FAILED for reason in shelf.reasons(part)])
+            failed = np.array([reason in AS_THEY_CAME for reason in shelf.reasons(part)])
             if failed.any():
-                self._transform_again(shelf, part[failed])
+                self._begin_again(shelf, part[failed])
             if not failed.all():
                 self._resend(shelf, self._outboxes[shelf.route], part[~failed])
         return sum(len(some) for _, some in chosen)
@@ -80,11 +82,13 @@ class DeadLetterDesk:
         for number, reason in zip(ids.tolist(), shelf.reasons(ids), strict=True):
             if reason == TRANSFORM_FAILED and shelf.route not in self._again:
                 raise RefusedError(f"route {shelf.route} has no transform any more for the dead letter {number}")
+            if reason == NO_DESTINATION and shelf.route not in self._again:
+                raise RefusedError(f"only a running node can try the dead letter {number} of route {shelf.route} again")
             if reason.startswith(TRANSFORM) and reason != TRANSFORM_FAILED:
                 raise RefusedError(f"the dead letter {number} of route {shelf.route} is no message: it can only be dropped")
 
-    def _transform_again(self, shelf: DeadLetters, ids: Seqs) -> None:
-        """These begin their way anew, at the end of the journal: what becomes of them is for the transform to say."""
+    def _begin_again(self, shelf: DeadLetters, ids: Seqs) -> None:
+        """These begin their way anew, at the end of the journal: what becomes of them is for transform and rules to say."""
         changes = Changes()
         self._again[shelf.route](changes, concat(shelf.remove(changes, ids, RESENT)))
         self._engine.write(changes)

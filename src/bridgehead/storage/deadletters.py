@@ -36,6 +36,10 @@ TRANSFORM: Final = "transform-"
 """Reasons that begin so: a transform made a row that is no message, and no outbox may have it."""
 TRANSFORM_FAILED: Final = "transform-failed"
 """But for this one: a message that its transform failed on, as it came; it can go through it again."""
+NO_DESTINATION: Final = "no-destination"
+"""A message, as it came, that the destination of its route makes no valid topic for."""
+AS_THEY_CAME: Final = (TRANSFORM_FAILED, NO_DESTINATION)
+"""Dead letters with these reasons are no outbox rows: sent again, they begin their way anew."""
 
 RESENT: Final = "resent"
 DROPPED: Final = "dropped"

@@ -188,7 +188,7 @@ def _route(view: RouteView, journal: Journal, query: State | None) -> dict[str, 
         "tier2": tier2,
         "heldBack": held,
         "reordered": view.forwarder.poison.reordered if view.forwarder is not None else 0,
-        "deadLetters": _dead(view.outbox) if view.forwarder is not None or query is not None else None,
+        "deadLetters": _dead(view.outbox) if view.route.has_dead_letters else None,
         "refused": view.door.refused,
     }
 

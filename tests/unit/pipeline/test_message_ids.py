@@ -23,13 +23,13 @@ def ids(batch: Batch) -> list[str]:
 
 def test_the_id_comes_behind_all_other_properties() -> None:
     row = {"route": "a", "user_properties": [{"key": "own", "value": "1"}]}
-    [(_, found)] = applied(stored_rows(row), "shared", 41, RULES)
+    [(_, found, _)] = applied(stored_rows(row), "shared", 41, RULES)
     pairs = [(pair["key"], pair["value"]) for pair in found.column("user_properties")[0].as_py()]
     assert pairs == [("own", "1"), ("site", "plant"), (HOP_COUNT, "1"), ("bh-id", "edge:1f2e:shared:41")]
 
 
 def test_a_route_without_one_gets_none() -> None:
-    [(_, found)] = applied(stored_rows({"route": "b"}), "shared", 0, RULES)
+    [(_, found, _)] = applied(stored_rows({"route": "b"}), "shared", 0, RULES)
     assert [pair["key"] for pair in found.column("user_properties")[0].as_py()] == [HOP_COUNT]
 
 
@@ -48,7 +48,7 @@ def test_it_is_the_same_in_the_node_in_sparks_scan_and_in_the_message_table(
     forms = [stored, _routed_rows(first, stored)[0], message_rows(stored, first, 0, "edge", {})]
     expected = [f"edge:1f2e:shared:{first + i}" for i, (route, _) in enumerate(rows) if route == "a"]
     for form in forms:
-        found = dict(applied(form, "shared", first, RULES))
+        found = {route: batch for route, batch, _ in applied(form, "shared", first, RULES)}
         assert (ids(found["a"]) if "a" in found else []) == expected
 
 

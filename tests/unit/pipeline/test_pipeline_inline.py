@@ -17,12 +17,12 @@ from spark.host import UNBOUNDED, stored_rows
 
 
 class House:
-    def __init__(self) -> None:
+    def __init__(self, destination: str | None = None) -> None:
         self.engine = MemoryEngine()
         self.log = (journal := Journal(self.engine, UNBOUNDED)).log(SHARED)
         self.outboxes = {route: Outbox(route, self.engine, UNBOUNDED, UNBOUNDED) for route in ("a", "b")}
         self.gate = Gate(self.engine, journal, self.outboxes)
-        rules = [RouteRules(route, destination=f"{route}/{{#}}") for route in self.outboxes]
+        rules = [RouteRules(route, destination=destination or f"{route}/{{#}}") for route in self.outboxes]
         self.inline = InlineEngine(self.engine, self.gate, self.log, rules)
 
     def append(self, batch: Batch, publish: bool = True) -> None:
@@ -121,3 +121,19 @@ def test_rows_that_the_rules_cannot_take_wait_in_the_log(monkeypatch: pytest.Mon
     assert not house.inline.pass_through(changes, stored_rows(numbered(1), ["t"], ["a"]))
     assert not changes.puts
     assert house.log.end == 0
+
+
+def test_a_row_without_a_destination_is_a_dead_letter_and_the_others_land() -> None:
+    house = House("{2}")
+    changes = Changes()
+    rows = stored_rows(numbered(4), ["x/y", "x"], ["a"])
+    assert not house.inline.pass_through(changes, rows), "it is counted where rows are consumed"
+    assert not changes.puts
+    house.append(rows)
+    assert house.inline.run() == 4
+    assert house.landed("a", "payload") == numbered(4)[::2]
+    outbox = house.outboxes["a"]
+    [(_, dead)] = outbox.dead.rows()
+    assert dead.column("topic").to_pylist() == ["x", "x"], "as it came"
+    assert outbox.dead_lettered == {"no-destination": 2}
+    assert outbox.entered == 4

@@ -79,6 +79,7 @@ def test_a_rule_that_names_only_its_filters_follows_the_contract(key: str, only_
     assert bridge.model_dump(by_alias=True)[key][0] == {
         "filters": ("a/#",),
         "destination": None,
+        "rewrite": (),
         "customUserProperties": (),
         "preserveRetain": False,
         "maxQoS": 2,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bridgehead.errors import SettingsError
 from bridgehead.settings import from_document, load, parse
@@ -145,9 +146,42 @@ def test_a_rule_needs_filters_and_each_only_once() -> None:
 
 @pytest.mark.parametrize("bad", ["", "a/+/b", "a/#", "a\0", "x{#}", "{#}x/y", "{#}{#}", "{1}/#", "a" * 65_536])
 def test_an_invalid_destination_is_refused(bad: str) -> None:
-    faults = rule_faults(destination=bad)
-    assert list(faults) == ["destination"]
-    assert "not supported yet" not in faults["destination"]
+    assert list(rule_faults(destination=bad)) == ["destination"]
+
+
+@pytest.mark.parametrize(
+    "bad", ["{0}", "{1a}", "{x-2}", "{x}", "a/{", "{3-2}", "a{2-3}", "$ENV{WILD}/x", "$ENV{UNSET}", "{+1}", "{+#}"]
+)
+@pytest.mark.parametrize("key", ["localSubscriptions", "remoteSubscriptions"])
+def test_a_template_that_can_never_work_is_refused_at_its_place(key: str, bad: str) -> None:
+    document = {"bridges": [{"id": "a", "host": "h", key: [{"filters": ["a"]}, {"filters": ["a"], "destination": bad}]}]}
+    with pytest.raises(SettingsError) as caught:
+        parse(yaml.safe_dump(document), {"WILD": "a/+"})
+    [(where, text)] = caught.value.faults
+    assert where.startswith(f"bridges[0].{key}[1].destination (line ")
+    assert "a/+" not in text, "what a variable holds may be a secret"
+
+
+def test_a_client_id_that_is_no_part_of_a_topic_cannot_stand_in_one() -> None:
+    faults = bridge_faults(clientId="a+b", localSubscriptions=[{"filters": ["a"], "destination": "x/${client.id}"}])
+    assert list(faults) == ["bridges[0].localSubscriptions[0].destination"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "place"),
+    [
+        ({"pattern": "a("}, "rewrite[0]"),
+        ({"pattern": "(?=a)"}, "rewrite[0]"),
+        ({"pattern": "(a)", "replacement": "\\2"}, "rewrite[0]"),
+        ({"pattern": "a", "replacement": "b/#"}, "rewrite[0]"),
+        ({"pattern": "a", "replacement": "\0"}, "rewrite[0].replacement"),
+        ({"pattern": ""}, "rewrite[0].pattern"),
+        ({"replacement": "a"}, "rewrite[0].pattern"),
+        ({"pattern": "a", "with": "b"}, "rewrite[0].with"),
+    ],
+)
+def test_a_rewrite_that_cannot_work_is_refused(bad: dict[str, str], place: str) -> None:
+    assert list(rule_faults(rewrite=[bad])) == [place]
 
 
 @pytest.mark.parametrize("good", [None, "a", "/", "a/b", "{#}", "cloud/{#}", "{#}/x/{#}", "ü/€", "$x/y"])

@@ -23,21 +23,11 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "bridges[*].bridgeWebsocketConfig": ([{}], [None]),
     "bridges[*].proxy": (["http://p:1"], [None]),
     "bridges[*].rateLimit": ([100], [None]),
-    "bridges[*].*Subscriptions[*].destination": (
-        ["{1}", "a/{2-3}", "{2-#}", "x{1}y", "${bridge.name}/x", "a/$ENV{X}", "\\{1}", "$ENV\\{X}", "{x}", "{", "a}"],
-        [None, "a/{#}"],
-    ),
 }
 
 
 def documents(pattern: str, value: Any) -> list[tuple[str, dict[str, Any]]]:
     """Documents that hold the value where the pattern says, and nothing else that is wrong; with the path."""
-    if "*Subscriptions" in pattern:
-        return [
-            pair
-            for key in ("localSubscriptions", "remoteSubscriptions")
-            for pair in documents(pattern.replace("*Subscriptions", key), value)
-        ]
     *above, last = pattern.replace("[*]", ".[*]").split(".")
     document: dict[str, Any] = {}
     place: Any = document
@@ -52,9 +42,6 @@ def documents(pattern: str, value: Any) -> list[tuple[str, dict[str, Any]]]:
         place["tls"] = TLS
     for bridge in document.get("bridges", []):
         bridge.update({"id": "a"} | ({} if last == "hosts" else {"host": "h"}))
-        for key in ("localSubscriptions", "remoteSubscriptions"):
-            for rule in bridge.get(key, []):
-                rule["filters"] = ["a"]
     return [(pattern.replace("[*]", "[0]"), document)]
 
 

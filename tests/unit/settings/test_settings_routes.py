@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from bridgehead.errors import SettingsError
-from bridgehead.settings import Route, Settings, from_document
+from bridgehead.settings import Route, Settings, from_document, parse
+from bridgehead.settings.advice import advice
 from bridgehead.settings.route import route_id
 
 
@@ -101,3 +103,31 @@ def test_the_same_route_twice_in_a_bridge_is_a_fault() -> None:
 def test_only_push_rules_have_excludes() -> None:
     with pytest.raises(SettingsError, match="unknown key"):
         settings_with([], [{"filters": ["a"], "excludes": ["b"]}])
+
+
+def test_a_destination_is_filled_in_with_what_is_known_before_the_first_message() -> None:
+    rule = {"filters": ["a/+/#"], "destination": "${node}/${bridge.name}/${client.id}/$ENV{SITE}x/$ENV{NO}/\\{1}/{+1}-{2}/{+#}"}
+    bridge = {"id": "cloud", "host": "h", "clientId": "edge/7", "remoteSubscriptions": [rule]}
+    text = yaml.safe_dump({"node": "plant-7", "bridges": [bridge]})
+    settings = parse(text, {"SITE": "ha{ll"})
+    [route] = settings.routes()
+    assert route.destination == "plant-7/cloud/edge/7/ha\\{llx/\\{1}/{+1}-{2}/{+#}"
+    assert route.id == parse(text, {"SITE": "other"}).routes()[0].id, "the file says the same"
+    assert list(advice(settings)) == [
+        "bridges[0].remoteSubscriptions[0].destination: $ENV{NO} stands for nothing: its level is left out of the topic"
+    ]
+
+
+def test_rewrites_are_part_of_the_identity() -> None:
+    rules = [{"filters": ["a"]}, *({"filters": ["a"], "rewrite": [{"pattern": each, "replacement": "y"}]} for each in "bc")]
+    routes = settings_with(rules).routes()
+    assert len({route.id for route in routes}) == 3
+    assert routes[1].rewrite == (("b", "y"),)
+    with pytest.raises(SettingsError, match="the same route"):
+        settings_with([*rules, {**rules[1], "maxQoS": 0}])
+
+
+def test_messages_of_a_route_that_changes_topics_or_goes_out_may_become_dead_letters() -> None:
+    changing: list[dict[str, Any]] = [{"destination": "x/{1}"}, {"rewrite": [{"pattern": "a", "replacement": "b"}]}]
+    routes = settings_with([{"filters": ["a"]}], [{"filters": ["a"], **each} for each in ({}, *changing)]).routes()
+    assert [route.has_dead_letters for route in routes] == [True, False, True, True]
