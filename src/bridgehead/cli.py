@@ -19,6 +19,7 @@ from bridgehead import __version__
 from bridgehead.commands import deadletters
 from bridgehead.commands.frame import AsJson, ConfigFile, one_line_errors, report_faults, settings_of
 from bridgehead.errors import SettingsError, StorageError
+from bridgehead.interpreter import end, without_pandas
 from bridgehead.settings.advice import advice
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
     settings = settings_of(config)
     for line in advice(settings):
         log.warning(line)
+    without_pandas()
     from bridgehead.app import Node
 
     async def serve() -> None:
@@ -70,6 +72,7 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
             raise StorageError(f"storage failed: {node.failure}")
 
     _run(serve())
+    end(0)
 
 
 @app.command()

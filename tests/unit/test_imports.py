@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "errors": set[str](),
     "clock": set[str](),
     "failpoints": set[str](),
+    "interpreter": set[str](),
     "columns": set[str](),
     "java": {"errors"},
     "wire": {"columns", "errors"},
