@@ -18,6 +18,7 @@ import typer
 from bridgehead import __version__
 from bridgehead.commands import deadletters
 from bridgehead.commands.frame import AsJson, ConfigFile, one_line_errors, report_faults, settings_of
+from bridgehead.commands.importing import command as importing
 from bridgehead.errors import SettingsError, StorageError
 from bridgehead.interpreter import end, without_pandas
 from bridgehead.settings.advice import advice
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
 app.add_typer(deadletters.app, name="deadletters")
+app.add_typer(importing.app, name="import")
 
 Verbose = Annotated[bool, typer.Option("-v", "--verbose")]
 OptionalConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help="The configuration file (YAML).")]
