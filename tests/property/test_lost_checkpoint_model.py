@@ -121,9 +121,9 @@ class WindowLives(RuleBasedStateMachine):
         planned = self.gate.planned(self.epoch, ROUTE)
         parts = []
         if made:
-            staged = Staged.of([_rows(made)])
+            staged = Staged.of([_rows(made)], [ROUTE])
             self.gate.stage(self.epoch, ROUTE, "part", staged)
-            parts = [Part("part", ROUTE, 0, staged.rows, staged.checksum)]
+            parts = [Part("part", 0, staged.rows, staged.checksum)]
         self.gate.commit(self.epoch, ROUTE, planned.start, planned.end, parts, BatchName(after.query, after.number))
 
     def _new_driver(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -120,9 +120,9 @@ def _text_ends(batch: Batch) -> Iterator[npt.NDArray[np.int32]]:
             yield column_data(lists.values.field(part))[0][offsets]
 
 
-def checksum(batches: list[Batch]) -> int:
-    """CRC-32 over the topics and payloads of a part: what was staged is what the task made."""
-    crc = 0
+def checksum(batches: Sequence[Batch], routes: Sequence[str] = ()) -> int:
+    """CRC-32 over the routes, topics and payloads of a part: what was staged is what the task made."""
+    crc = zlib.crc32("\0".join(routes).encode())
     for batch in batches:
         for name in ("topic", "payload"):
             ends, data = column_data(batch.column(name))

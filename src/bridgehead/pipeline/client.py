@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final, TypeVar
 
@@ -114,16 +114,18 @@ class NodeClient:
         for chunk in self._read(Form.ROUTED, incarnation, log, start, end):
             yield int(chunk.app_metadata.to_pybytes()), chunk.data
 
-    def stage(self, log: str, part: str, batches: list[Batch]) -> None:
-        self._put({"epoch": self._epoch, "log": log, "part": part}, batches, OUTBOX)
+    def stage(self, log: str, part: str, rows: Mapping[str, Batch]) -> None:
+        """OUTBOX rows by route: all of them are one part."""
+        routed = [(route.encode(), batch) for route, batch in rows.items()]
+        self._put({"epoch": self._epoch, "log": log, "part": part}, routed, OUTBOX)
 
-    def _put(self, told: dict[str, Any], batches: list[Batch], schema: pa.Schema) -> None:
+    def _put(self, told: dict[str, Any], batches: list[tuple[bytes, Batch]], schema: pa.Schema) -> None:
         def put() -> None:
             descriptor = flight.FlightDescriptor.for_command(pack(told))
             writer, _ = self._flight.do_put(descriptor, schema, options=self._options)
             try:
-                for batch in batches:
-                    writer.write_batch(batch)
+                for said, batch in batches:
+                    writer.write_with_metadata(batch, said)
             finally:
                 writer.close()
 
@@ -131,7 +133,7 @@ class NodeClient:
 
     def stage_submission(self, app: str, version: int, part: str, batches: list[Batch]) -> None:
         """Messages of one batch of a query, to be published into the node by ``submit``."""
-        self._put({"app": app, "version": version, "part": part}, batches, WIRE)
+        self._put({"app": app, "version": version, "part": part}, [(b"", batch) for batch in batches], WIRE)
 
     def submit(self, app: str, version: int, parts: list[dict[str, Any]], client: str) -> bool | None:
         """True if they are published now, False if they were before, None while there is no room."""

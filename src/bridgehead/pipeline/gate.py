@@ -1,7 +1,7 @@
 """The gate between journal and outbox: exactly once, by offset range.
 
 A driver gets an epoch when it starts; everything an older one says is refused, so an orphan can do no harm. Its tasks
-stage parts (rows of one route, in journal order); its commit names the range [start, end) and every part. The commit is
+stage parts (rows by route, in journal order); its commit names the range [start, end) and every part. The commit is
 accepted if start is the consumed offset, a no-op if the range was consumed before, refused otherwise. Outbox rows and
 the consumed offset are one write; forwarders see the rows when it is synced.
 
@@ -18,7 +18,7 @@ memory: that is said.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow.compute as pc
 
 from bridgehead import clock
-from bridgehead.columns.batches import Batch, checksum
+from bridgehead.columns.batches import Batch, checksum, concat
 from bridgehead.errors import RefusedError, StaleEpochError
 from bridgehead.failpoints import passing
 from bridgehead.pipeline.protocol import Planned
@@ -40,13 +40,15 @@ logger = logging.getLogger(__name__)
 MAX_STAGED_BYTES: Final = 1 << 30
 """A driver that stages without committing is stopped here: four batches of the default size."""
 
+JOINED_BYTES: Final = 1 << 16
+"""Parts whose batches are no larger than this, on average, are joined by route at a commit: a copy costs less than it saves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Staged rows of one route: named by the task that made them, joined by ``order`` (offset of their first row)."""
+    """Staged rows of some routes: named by the task that made them, joined by ``order`` (offset of their first row)."""
 
     name: str
-    route: str
     order: int
     rows: int
     checksum: int
@@ -95,13 +97,19 @@ class Staged:
     """A part as it arrived. Measured by whoever received it, off the loop: checksums of large parts take a while."""
 
     batches: list[Batch]
+    routes: list[str]  # of each batch, if they go to routes
     rows: int
     size: int
     checksum: int
 
     @staticmethod
-    def of(batches: list[Batch]) -> Staged:
-        return Staged(batches, sum(b.num_rows for b in batches), sum(b.nbytes for b in batches), checksum(batches))
+    def of(batches: list[Batch], routes: list[str] | None = None) -> Staged:
+        routes = [] if routes is None else routes
+        rows, size = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
+        return Staged(batches, routes, rows, size, checksum(batches, routes))
+
+    def by_route(self) -> Iterator[tuple[str, Batch]]:
+        return zip(self.routes, self.batches, strict=True)
 
 
 @dataclass(slots=True)
@@ -124,6 +132,18 @@ class _Query:
     staged: dict[str, Staged] = field(default_factory=dict)
     finished: dict[int, tuple[int, list[Part]]] = field(default_factory=dict)  # by its start: a task's range and parts
     stats: QueryStats = field(default_factory=QueryStats)
+
+    def announced(self, parts: Iterable[Part]) -> list[tuple[Part, Staged]]:
+        """These parts as they were staged, in order; refused if one is not what was announced."""
+        found = []
+        for part in sorted(parts, key=lambda p: p.order):
+            staged = self.staged.get(part.name)
+            if staged is None:
+                raise RefusedError(f"part {part.name} was announced and never staged")
+            if (staged.rows, staged.checksum) != (part.rows, part.checksum):
+                raise RefusedError(f"part {part.name} is not what was announced")
+            found.append((part, staged))
+        return found
 
     def forget(self, planned: tuple[int, int] | None) -> None:
         """What was staged is of no use any more."""
@@ -263,7 +283,7 @@ class Gate:
         if position > end:
             raise RefusedError(f"a task of {name} finished beyond {end}")
         if end > log.consumed:
-            _must_be_all(log, start, end, parts)
+            _must_be_all(log, start, end, self._query(name).announced(parts))
         return self.commit(epoch, name, start, end, parts)
 
     def commit(
@@ -297,14 +317,7 @@ class Gate:
             raise RefusedError(f"commit of [{start}, {end}) on {name}, which is consumed up to {consumed}")
         if behind is not None and behind > 1:
             raise RefusedError(f"commit of a batch of {name} which leaves out {behind - 1}")
-        outputs: list[Output] = []
-        for part in sorted(parts, key=lambda p: p.order):
-            staged = query.staged.get(part.name)
-            if staged is None:
-                raise RefusedError(f"part {part.name} was announced and never staged")
-            if (staged.rows, staged.checksum) != (part.rows, part.checksum):
-                raise RefusedError(f"part {part.name} is not what was announced")
-            outputs += [Output(part.route, rows, part.reason) for rows in staged.batches]
+        outputs = _joined(query.announced(parts))
         changes = Changes()
         if archived is not None:
             changes.state[_archived_name(name)] = archived
@@ -450,10 +463,22 @@ def _safe_out(outboxes: Mapping[str, Outbox], outputs: list[Output]) -> dict[str
     return safe
 
 
-def _must_be_all(log: Log, start: int, end: int, parts: list[Part]) -> None:
+def _joined(parts: list[tuple[Part, Staged]]) -> list[Output]:
+    """What was staged, in order; small batches of a route in several parts become one, for each takes its own way out."""
+    if any(staged.size > JOINED_BYTES * len(staged.batches) for _, staged in parts):
+        return [Output(*rows, part.reason) for part, staged in parts for rows in staged.by_route()]
+    runs: dict[tuple[str, str | None], list[Batch]] = {}
+    for part, staged in parts:
+        for route, rows in staged.by_route():
+            runs.setdefault((route, part.reason), []).append(rows)
+    return [Output(route, concat(run), reason) for (route, reason), run in runs.items()]
+
+
+def _must_be_all(log: Log, start: int, end: int, parts: list[tuple[Part, Staged]]) -> None:
     """Without a transform as many rows of each route come out of a batch as went in."""
     brought: dict[str, int] = {}
-    for part in parts:
-        brought[part.route] = brought.get(part.route, 0) + part.rows
+    for _, staged in parts:
+        for route, rows in staged.by_route():
+            brought[route] = brought.get(route, 0) + rows.num_rows
     if brought != (expected := log.rows_by_route(start, end)):
         raise RefusedError(f"the tasks of {log.name} brought {brought} of [{start}, {end}), which holds {expected}")

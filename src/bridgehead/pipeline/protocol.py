@@ -20,7 +20,7 @@
 | submit | app, version, parts, client | whether these rows are published now; None: there is no room yet |
 | abort | app, version | what was staged of this batch is forgotten |
 | do_get | ticket: incarnation, log, start, end, routes, lossy, form "again" | the same for a guest |
-| do_put | command: epoch, log, part | the part is staged |
+| do_put | command: epoch, log, part; each batch with its route | the part is staged |
 | do_put | command: app, version, part | the part is staged, to be published into the node |
 """
 
@@ -43,7 +43,7 @@ MAX_BATCH_BYTES: Final = 16 << 20
 """A batch on the way to a task is cut at these bounds (one row is never cut): bounded memory on both sides."""
 
 MAX_PART_BYTES: Final = 64 << 20
-"""A task stages what it has of a route at this size and goes on with the next part."""
+"""A task stages what it has at this size and goes on with the next part."""
 
 
 class Action(StrEnum):

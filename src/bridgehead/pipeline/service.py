@@ -177,8 +177,8 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
                 return
             if reader.schema != OUTBOX:
                 raise RefusedError("a part has the outbox's schema")
-            staged = Staged.of([chunk.data for chunk in reader])
-            self._on_loop(self._stage(told, staged))
+            chunks = [(chunk.app_metadata.to_pybytes().decode(), chunk.data) for chunk in reader]
+            self._on_loop(self._stage(told, Staged.of([rows for _, rows in chunks], [route for route, _ in chunks])))
 
     def _again(self, asked: dict[str, Any]) -> Iterator[Batch]:
         """A guest's range, page by page."""

@@ -1,7 +1,8 @@
 """What a Spark task does with its rows: the rules of each route, then stage the result at the node.
 
-What is staged is listed in a manifest, one entry a part. Rows of one route stay in journal order: a task's rows are a
-contiguous range, its parts carry the offset of their first row, and the node joins parts by it.
+What is staged is listed in a manifest, one entry a part. A part has rows of any number of routes, a batch for each. Rows of one
+route stay in journal order: a task's rows are a contiguous range, its parts carry the offset of their first row, and the node
+joins parts by it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,10 @@ from bridgehead.pipeline.client import NodeClient, node_client
 from bridgehead.pipeline.protocol import MAX_PART_BYTES
 from bridgehead.pipeline.rules import RouteRules, applied
 
-MANIFEST_DDL: Final = "name string, route string, `order` bigint, rows bigint, checksum bigint, reason string"
+MANIFEST_DDL: Final = "name string, `order` bigint, rows bigint, checksum bigint, reason string"
 MANIFEST: Final = pa.schema(
     [
         pa.field("name", pa.string()),
-        pa.field("route", pa.string()),
         pa.field("order", pa.int64()),
         pa.field("rows", pa.int64()),
         pa.field("checksum", pa.int64()),
@@ -35,22 +35,22 @@ MANIFEST: Final = pa.schema(
 
 @dataclass(slots=True)
 class _Pending:
-    """Rows of one route that are not staged yet."""
+    """Rows that are not staged yet, by route."""
 
     order: int
-    batches: list[Batch] = field(default_factory=list)
+    rows: dict[str, list[Batch]] = field(default_factory=dict)
     size: int = 0
 
 
 class Stager:
-    """Collects one task's rows by route and stages them in parts within the bounds."""
+    """Collects one task's rows and stages them in parts within the bounds."""
 
     def __init__(self, node: NodeClient, log: str, task: str) -> None:
         settle_worker()
         self._node = node
         self._log = log
         self._task = task
-        self._pending: dict[tuple[str, str | None], _Pending] = {}
+        self._pending: dict[str | None, _Pending] = {}  # by the reason of rows that are to be dead letters
         self._manifest: list[dict[str, Any]] = []
 
     def add(self, rows: Batch, first_offset: int, rules: Mapping[str, RouteRules]) -> None:
@@ -60,35 +60,37 @@ class Stager:
 
     def put(self, route: str, batch: Batch, order: int, reason: str | None = None) -> None:
         """OUTBOX rows of a route, or rows that are to be its dead letters; ``order`` rises."""
-        pending = self._pending.setdefault((route, reason), _Pending(order))
-        pending.batches.append(batch)
+        pending = self._pending.setdefault(reason, _Pending(order))
+        pending.rows.setdefault(route, []).append(batch)
         pending.size += batch.nbytes
         if pending.size >= MAX_PART_BYTES:
-            self._stage(route, reason)
+            self._stage(reason)
 
     def finish(self) -> list[dict[str, Any]]:
         """Stage what is left; the manifest of all."""
-        for route, reason in list(self._pending):
-            self._stage(route, reason)
+        for reason in list(self._pending):
+            self._stage(reason)
         return self._manifest
 
-    def _stage(self, route: str, reason: str | None) -> None:
-        pending = self._pending.pop((route, reason))
-        part: list[Batch] = [concat(pending.batches)]
+    def _stage(self, reason: str | None) -> None:
+        pending = self._pending.pop(reason)
+        part = {route: concat(batches) for route, batches in pending.rows.items()}
         name = f"{self._task}/{len(self._manifest)}"
         passing("worker.read")
         self._node.stage(self._log, name, part)
         passing("worker.staged")
-        self._manifest.append(
-            {
-                "name": name,
-                "route": route,
-                "order": pending.order,
-                "rows": part[0].num_rows,
-                "checksum": checksum(part),
-                "reason": reason,
-            }
-        )
+        self._manifest.append(listed(name, part, pending.order, reason))
+
+
+def listed(name: str, part: Mapping[str, Batch], order: int, reason: str | None = None) -> dict[str, Any]:
+    """A part in the manifest."""
+    return {
+        "name": name,
+        "order": order,
+        "rows": sum(batch.num_rows for batch in part.values()),
+        "checksum": checksum(list(part.values()), list(part)),
+        "reason": reason,
+    }
 
 
 @dataclass(frozen=True, slots=True)

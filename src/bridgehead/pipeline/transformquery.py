@@ -10,7 +10,6 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
-from bridgehead.columns.batches import checksum
 from bridgehead.pipeline.archive.landing import LISTED_DDL, Landing, Stage
 from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
@@ -19,7 +18,7 @@ from bridgehead.pipeline.protocol import Planned
 from bridgehead.pipeline.query import messages_of, options, register
 from bridgehead.pipeline.rules import apply, as_it_came
 from bridgehead.pipeline.source import JournalSource
-from bridgehead.pipeline.task import MANIFEST_DDL, StageRows
+from bridgehead.pipeline.task import MANIFEST_DDL, StageRows, listed
 from bridgehead.pipeline.usercode import OFFSET, Made, made_by, made_of
 from bridgehead.storage.deadletters import TRANSFORM_FAILED
 
@@ -175,10 +174,10 @@ class Lander:
         log, route, parts = self._query.log, self._rules.route, []
         for offset in failing:
             for rows in self._node.read_messages(self._incarnation, log, offset, offset + 1):
-                batch, name = [apply(rows, as_it_came(route))], f"failed/{offset}"
-                self._node.stage(log, name, batch)
-                part = {"name": name, "route": route, "order": 0, "rows": rows.num_rows, "checksum": checksum(batch)}
-                parts.append({**part, "reason": TRANSFORM_FAILED, **({} if self._archive is None else {"file": None})})
+                part, name = {route: apply(rows, as_it_came(route))}, f"failed/{offset}"
+                self._node.stage(log, name, part)
+                entry = listed(name, part, 0, TRANSFORM_FAILED)
+                parts.append({**entry, **({} if self._archive is None else {"file": None})})
         return parts
 
 

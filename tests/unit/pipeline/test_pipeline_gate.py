@@ -38,9 +38,9 @@ class House:
     def stage(self, name: str, start: int, end: int) -> Part:
         """What a task does with its range."""
         batches = [apply(rows, RouteRules(ROUTE)) for _, rows in self.gate.read(*self.at, SHARED, start, end)]
-        staged = Staged.of(batches)
+        staged = Staged.of(batches, [ROUTE] * len(batches))
         self.gate.stage(self.epoch, SHARED, name, staged)
-        return Part(name, ROUTE, start, staged.rows, staged.checksum)
+        return Part(name, start, staged.rows, staged.checksum)
 
     @property
     def at(self) -> tuple[int, str]:
@@ -88,7 +88,7 @@ def test_a_commit_that_leaves_a_gap_is_refused(house: House) -> None:
 
 def test_a_missing_part_refuses_the_whole_commit(house: House) -> None:
     first = house.stage("a", 0, 2)
-    missing = Part("b", ROUTE, 2, 2, 0)
+    missing = Part("b", 2, 2, 0)
     with pytest.raises(RefusedError, match="never staged"):
         house.gate.commit(house.epoch, SHARED, 0, 4, [first, missing])
     assert house.landed() == []
@@ -97,7 +97,7 @@ def test_a_missing_part_refuses_the_whole_commit(house: House) -> None:
 
 def test_a_part_that_is_not_what_was_announced_refuses_the_whole_commit(house: House) -> None:
     part = house.stage("a", 0, 4)
-    for wrong in (Part("a", ROUTE, 0, 3, part.checksum), Part("a", ROUTE, 0, 4, part.checksum ^ 1)):
+    for wrong in (Part("a", 0, 3, part.checksum), Part("a", 0, 4, part.checksum ^ 1)):
         with pytest.raises(RefusedError, match="not what was announced"):
             house.gate.commit(house.epoch, SHARED, 0, 4, [wrong])
     assert house.log.consumed == 0
@@ -141,7 +141,7 @@ def test_everything_from_an_older_epoch_is_refused(house: House) -> None:
         lambda: house.gate.plan(old, SHARED, 0, 4),
         lambda: house.gate.planned(old, SHARED),
         lambda: house.gate.read(old, house.log.incarnation, SHARED, 0, 4),
-        lambda: house.gate.stage(old, SHARED, "a", Staged.of([rows()])),
+        lambda: house.gate.stage(old, SHARED, "a", Staged.of([rows()], [ROUTE])),
         lambda: house.gate.finish(old, SHARED, 0, 4, [part]),
         lambda: house.gate.commit(old, SHARED, 0, 4, [part]),
         lambda: house.gate.commit_finished(old, SHARED, 0, 4),
@@ -166,7 +166,7 @@ def test_offsets_of_another_incarnation_are_refused(house: House) -> None:
 
 
 def test_staging_without_committing_ends_at_the_bound_and_replacing_a_part_does_not_count_twice() -> None:
-    staged = Staged.of([rows()])
+    staged = Staged.of([rows()], [ROUTE])
     house = House(max_staged_bytes=2 * staged.size)
     for _ in range(5):
         house.gate.stage(house.epoch, SHARED, "a", staged)
@@ -190,11 +190,20 @@ def test_a_batch_takes_out_of_the_journal_what_enters_the_outbox(house: House) -
     assert (ledger.consumed, ledger.entered, house.journal.waiting_of(ROUTE)) == (3, 3, 1)
 
 
+def test_rows_that_come_for_another_route_than_announced_are_refused(house: House) -> None:
+    part = house.stage("a", 0, 4)
+    house.gate.stage(house.epoch, SHARED, "a", Staged.of([rows()] * 4, ["elsewhere"] * 4))
+    with pytest.raises(RefusedError, match="not what was announced"):
+        house.gate.commit(house.epoch, SHARED, 0, 4, [part])
+    assert house.log.consumed == 0
+
+
 def test_an_unknown_log_and_an_unknown_route_are_refused(house: House) -> None:
     with pytest.raises(RefusedError, match="no log"):
         house.gate.begin(house.epoch, "elsewhere")
-    known, other = house.stage("a", 0, 2), house.stage("b", 2, 4)
-    unknown = Part("b", "elsewhere", 2, other.rows, other.checksum)
+    known, other = house.stage("a", 0, 2), Staged.of([rows()], ["elsewhere"])
+    house.gate.stage(house.epoch, SHARED, "b", other)
+    unknown = Part("b", 2, other.rows, other.checksum)
     with pytest.raises(RefusedError, match="no route"):
         house.gate.commit(house.epoch, SHARED, 0, 4, [known, unknown])
     assert house.log.consumed == 0

@@ -49,10 +49,10 @@ class House:
     def stage(self, *payloads: bytes, reason: str | None = None) -> list[Part]:
         if not payloads:
             return []
-        staged = Staged.of([apply(stored_rows(payloads, ["t"], [ROUTE]), RouteRules(ROUTE))])
+        staged = Staged.of([apply(stored_rows(payloads, ["t"], [ROUTE]), RouteRules(ROUTE))], [ROUTE])
         name = f"part of {payloads!r}"
         self.gate.stage(self.epoch, ROUTE, name, staged)
-        return [Part(name, ROUTE, 0, staged.rows, staged.checksum, reason)]
+        return [Part(name, 0, staged.rows, staged.checksum, reason)]
 
     def run(self, number: int, end: int, *payloads: bytes, query: str = QUERY, start: int | None = None) -> bool:
         """What Spark does with a batch."""

@@ -67,9 +67,9 @@ class GateMachine(RuleBasedStateMachine):
         try:
             pieces = self.gate.read(epoch, self.log.incarnation, SHARED, start, end)
             if pieces and sum(piece.num_rows for _, piece in pieces) == end - start:
-                staged = Staged.of([apply(piece, RouteRules(ROUTE)) for _, piece in pieces])
+                staged = Staged.of([apply(piece, RouteRules(ROUTE)) for _, piece in pieces], [ROUTE] * len(pieces))
                 self.gate.stage(epoch, SHARED, str(self.names), staged)
-                parts = [Part(str(self.names), ROUTE, start, staged.rows, staged.checksum)]
+                parts = [Part(str(self.names), start, staged.rows, staged.checksum)]
             else:
                 end = start  # trimmed: such a task fails
         except RefusedError:

@@ -98,7 +98,7 @@ async def test_refusals_and_stale_epochs_come_out_as_what_they_are(host: Host, c
         with pytest.raises(RefusedError, match="consumed up to 0"):
             client.commit(SHARED, 2, 4, [])
         with pytest.raises(RefusedError, match="never staged"):
-            client.commit(SHARED, 0, 4, [{"name": "x", "route": "a", "order": 0, "rows": 1, "checksum": 0}])
+            client.commit(SHARED, 0, 4, [{"name": "x", "order": 0, "rows": 1, "checksum": 0}])
         with pytest.raises(RefusedError, match="no log"):
             client.begin("elsewhere")
 
@@ -106,7 +106,7 @@ async def test_refusals_and_stale_epochs_come_out_as_what_they_are(host: Host, c
         with pytest.raises(StaleEpochError):
             list(client.read_messages(incarnation, SHARED, 0, 4))
         with pytest.raises(StaleEpochError):
-            client.stage(SHARED, "part", [batch])
+            client.stage(SHARED, "part", {"a": batch})
         with pytest.raises(StaleEpochError):
             client.finish(SHARED, 0, 4, [])
         with pytest.raises(StaleEpochError):
@@ -186,6 +186,23 @@ async def test_rows_larger_than_any_bound_travel_both_ways(host: Host, client: N
 
     assert await asyncio.to_thread(drive) == 1
     assert payloads(host.take("a")) == large
+
+
+async def test_rows_of_many_routes_are_one_part_and_land_each_in_its_own_outbox(host: Host, client: NodeClient) -> None:
+    host.append(stored_rows(numbered(10), ["t"], ["a", "b"]))
+    host.append(stored_rows(numbered(10, 10), ["t"], ["b", "a"]))
+
+    def drive() -> list[dict[str, object]]:
+        incarnation, _ = client.begin(SHARED)
+        manifest = stage_all(client, host, incarnation, 0, 14) + stage_all(client, host, incarnation, 14, 20)
+        client.commit(SHARED, 0, 20, manifest)
+        return manifest
+
+    manifest = await asyncio.to_thread(drive)
+    assert [part["rows"] for part in manifest] == [14, 6]
+    [own_a], [own_b] = host.take("a"), host.take("b")
+    assert payloads([own_a]) == numbered(10)[::2] + numbered(10, 10)[1::2]
+    assert payloads([own_b]) == numbered(10)[1::2] + numbered(10, 10)[::2]
 
 
 async def test_a_part_is_staged_when_it_is_large_enough_and_order_is_kept(host: Host, client: NodeClient) -> None:

@@ -41,9 +41,9 @@ class House:
     def commit(self, start: int, end: int, files: Any) -> bool:
         self.gate.plan(self.epoch, ROUTE, start, end)
         rows = self.gate.read(self.epoch, self.log.incarnation, ROUTE, start, end)
-        staged = Staged.of([apply(each, RouteRules(ROUTE)) for _, each in rows])
+        staged = Staged.of([apply(each, RouteRules(ROUTE)) for _, each in rows], [ROUTE] * len(rows))
         self.gate.stage(self.epoch, ROUTE, "p", staged)
-        part = Part("p", ROUTE, start, staged.rows, staged.checksum)
+        part = Part("p", start, staged.rows, staged.checksum)
         return self.gate.commit(self.epoch, ROUTE, start, end, [part], None, files)
 
     @property

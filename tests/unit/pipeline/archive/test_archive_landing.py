@@ -50,7 +50,7 @@ class Node:
 def staged(batches: Iterator[Batch]) -> Iterator[Batch]:
     """Stands for the rules and staging of a task: one part of all rows."""
     rows = sum(batch.num_rows for batch in batches)
-    part = {"name": "p", "route": "r", "order": 0, "rows": rows, "checksum": 0}
+    part = {"name": "p", "order": 0, "rows": rows, "checksum": 0}
     yield pa.RecordBatch.from_pylist([part] if rows else [], schema=MANIFEST)
 
 
