@@ -25,15 +25,22 @@ class Authority:
     def _key(self) -> Path:
         return self.directory / f"{self.name}.key"
 
-    def vouch(self, name: str, *addresses: str) -> tuple[Path, Path]:
-        """The certificate and the key of somebody at these IP addresses."""
+    def vouch(self, name: str, *addresses: str, days: int = 2) -> tuple[Path, Path]:
+        """The certificate and the key of somebody at these IP addresses; with negative ``days`` it has expired."""
         cert, key, request = (self.directory / f"{name}.{end}" for end in ("pem", "key", "csr"))
         extensions = self.directory / f"{name}.ext"
-        extensions.write_text("subjectAltName=" + ",".join(f"IP:{address}" for address in addresses))
+        extensions.write_text("subjectAltName=" + ",".join(f"IP:{address}" for address in addresses) if addresses else "")
         _openssl("req", *_NEW_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         signed_by = ("-CA", self.cert, "-CAkey", self._key, "-CAcreateserial", "-extfile", extensions)
-        _openssl("x509", "-req", "-in", request, "-out", cert, *_VALID, *signed_by)
+        _openssl("x509", "-req", "-in", request, "-out", cert, "-days", str(days), *signed_by)
         return cert, key
+
+    def bundle(self, cert: Path, key: Path, password: str) -> Path:
+        """The same as one PKCS12 file."""
+        file = cert.with_suffix(".p12")
+        secret = ("-passout", f"pass:{password}")
+        _openssl("pkcs12", "-export", "-in", cert, "-inkey", key, "-certfile", self.cert, "-out", file, *secret)
+        return file
 
 
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")

@@ -61,8 +61,6 @@ class Span:
             "keep_alive": 60,
             "session_expiry": 3600,
             "clean_start": False,
-            "username": None,
-            "password": None,
             "identified": False,
             "subscriptions": (Subscription("in/#", 2),) if pull else (),
             **rule,

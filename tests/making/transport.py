@@ -28,6 +28,10 @@ class FakeTransport(asyncio.Transport):
     def get_write_buffer_size(self) -> int:
         return len(self.buffer)
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.BufferedProtocol)
+        self.protocol = protocol
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return ("127.0.0.1", 40_000) if name == "peername" else default
 

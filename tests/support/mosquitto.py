@@ -6,9 +6,10 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from support.waiting import accepts, free_port, until
+from support.waiting import accepts, free_port, free_ports, until
 
 HOW_TO_GET_IT = "needs mosquitto: apt-get install mosquitto"
 _CONFIGURATION = """\
@@ -31,15 +32,26 @@ def executable() -> str | None:
 class Mosquitto:
     """One broker on one port; it can be killed and started again."""
 
-    def __init__(self, directory: Path, *, window: int = 1000, keeps: bool = False, **settings: object) -> None:
-        """Settings are lines of its configuration: ``max_packet_size=1000``.
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        window: int = 1000,
+        keeps: bool = False,
+        doors: Sequence[Mapping[str, object]] = (),
+        **settings: object,
+    ) -> None:
+        """Settings are lines of its configuration: ``max_packet_size=1000``. More doors: listeners with lines of their own.
 
         One that ``keeps`` writes its sessions when it stops, not before: a kill costs it what it had acknowledged.
         """
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self._file = directory / "mosquitto.conf"
-        lines = "".join(f"{key} {value}\n" for key, value in settings.items())
+        self.doors = free_ports(len(doors))
+        lines = _lines(settings)
+        for port, door in zip(self.doors, doors, strict=True):
+            lines += f"listener {port} 127.0.0.1\n{_lines(door)}"
         head = _CONFIGURATION.format(
             port=self.port, keeps=str(keeps).lower(), directory=directory, window=window, log=directory / "mosquitto.log"
         )
@@ -73,3 +85,7 @@ class Mosquitto:
         if process is not None:
             process.send_signal(by)
             process.wait(30)
+
+
+def _lines(settings: Mapping[str, object]) -> str:
+    return "".join(f"{key} {value}\n" for key, value in settings.items())

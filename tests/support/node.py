@@ -140,11 +140,16 @@ class NodeProcess:
         until(lambda: self.ended or self.readiness()[0] == 200, "the node is ready", within, self.log)
         assert not self.ended, self.log()
 
-    def wait_connected(self) -> None:
-        """Every bridge is connected, and the remote has answered its subscriptions."""
+    def wait_connected(self, *names: str) -> None:
+        """These bridges, or all, are connected, and the remote has answered their subscriptions."""
+
+        def connected() -> bool:
+            found = self.status()["bridges"]
+            return all(found[name]["state"] == "connected" and found[name]["subscribed"] for name in names or found)
+
         until(
-            lambda: all(b["state"] == "connected" and b["subscribed"] for b in self.status()["bridges"].values()),
-            "all bridges are connected",
+            connected,
+            f"{', '.join(names) or 'all bridges'} connected",
             detail=lambda: f"{self.status()['bridges']}\n{self.log()}",
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from bridgehead.bridge.consumer import Consumer
+from bridgehead.bridge.dialling import credentials_of, way_of
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.localpublisher import LocalPublisher
 from bridgehead.bridge.subscriptions import Wishes, wishes_of
@@ -89,10 +90,11 @@ def _uplink_rule(bridge: Bridge, wishes: Wishes, *, pushes: bool) -> UplinkRule:
         keep_alive=bridge.keep_alive,
         session_expiry=bridge.session_expiry,
         clean_start=bridge.clean_start,
-        username=bridge.username,
-        password=bridge.password.get_secret_value().encode() if bridge.password is not None else None,
         subscriptions=wishes.subscriptions,
         identified=wishes.identified,
         bridge_bit=pushes and bridge.no_local and bridge.mqtt_version != 5,
         watchdog=bridge.watchdog or max(WATCHDOG_AT_LEAST, 1.5 * bridge.keep_alive),
+        credentials=credentials_of(bridge),
+        way=way_of(bridge),
+        user_properties=tuple((each.key, each.value) for each in bridge.connect_user_properties),
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,11 +15,14 @@ from typing import Any, Final
 
 from bridgehead.bridge.backoff import LONGEST, Backoff
 from bridgehead.bridge.consumer import Consumer
+from bridgehead.bridge.dialling import NOBODY, PLAIN, Credentials, Way
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.outgoing import Outgoing
 from bridgehead.bridge.stored import StoredRound
 from bridgehead.bridge.watchdog import watch
 from bridgehead.clock import monotonic, now_us
+from bridgehead.errors import SettingsError
+from bridgehead.link.layer import LayerError
 from bridgehead.link.link import Buffer, Link
 from bridgehead.session.rows import unreceive
 from bridgehead.session.stream import Fault, PacketStream
@@ -47,7 +49,6 @@ log = logging.getLogger(__name__)
 SUBSCRIBE_IDS: Final = 60_000
 """Packet ids of SUBSCRIBE start here: never one that a PUBLISH may have."""
 UNSUBSCRIBE_ID: Final = SUBSCRIBE_IDS - 1
-CONNECT_WITHIN: Final = 10.0
 CONNACK_WITHIN: Final = 30.0
 STOP_WITHIN: Final = 5.0
 
@@ -93,14 +94,14 @@ class UplinkRule:
     keep_alive: int
     session_expiry: int
     clean_start: bool
-    username: str | None
-    password: bytes | None
     subscriptions: tuple[Subscription, ...]
     watchdog: float = 30.0  # seconds without progress after which a connection is given up
     identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
     unwanted: tuple[str, ...] = ()  # filters of an earlier life: a session that was kept may still have them
     bridge_bit: bool = False  # say in CONNECT what we are: remotes that know it send nothing of ours back (MQTT 3.1.1)
-    tls: ssl.SSLContext | None = None
+    credentials: Credentials = NOBODY
+    way: Way = PLAIN
+    user_properties: tuple[tuple[str, str], ...] = ()  # of CONNECT, MQTT 5
     longest_wait: float = LONGEST  # seconds between two attempts
 
     @property
@@ -125,6 +126,7 @@ class Uplink:
         self._error = ""  # why the running connection ended, as far as we know
         self._stream = PacketStream(from_server=True, version=rule.version)
         self._link: Link | None = None
+        self._identity: tuple[str | None, bytes | None] = (None, None)  # username and password of this connection
         self._online = False
         self._takes_identifiers = True  # the remote has not said otherwise
         self._unanswered: dict[int, list[Subscription]] = {}  # SUBSCRIBEs without an answer yet, by packet id
@@ -132,6 +134,7 @@ class Uplink:
         self._last_heard = 0.0
         self._backoff = Backoff(longest=rule.longest_wait)
         self.on_subscribed: Callable[[], None] = lambda: None  # the remote has answered every subscription
+        self._opened = asyncio.Event()  # every layer of the connection stands
         self._connack = asyncio.Event()
         self._pong = asyncio.Event()  # an answer to the last ping has come
         self._closed = asyncio.Event()
@@ -215,31 +218,32 @@ class Uplink:
         """One connection from its first byte to its end; returns why it ended."""
         self.status.state = "connecting"
         self.status.next_attempt = None
-        self._connack.clear()
-        self._closed.clear()
+        for event in (self._opened, self._connack, self._closed):
+            event.clear()
         self._stream = PacketStream(from_server=True, version=self.rule.version)
         self._stream.inbound = self._consumer.inbound.marks
         self._stream.greeted = False
         self._error = "the remote broker closed the connection"
-        link = Link(self)
-        loop = asyncio.get_running_loop()
+        self._link = link = Link(self)
+        transport: asyncio.Transport | None = None
         try:
-            self._link = link
-            named = host if self.rule.tls is not None else None
-            opening = loop.create_connection(lambda: link, host, port, ssl=self.rule.tls, server_hostname=named)
-            await asyncio.wait_for(opening, CONNECT_WITHIN)
+            self._identity = self.rule.credentials.now()
+            transport = await self.rule.way.dial(link, host, port)
+            await _either(self._opened, self._closed)  # each layer has its own limit
             await asyncio.wait_for(_either(self._connack, self._closed), CONNACK_WITHIN)
             await self._while_connected()
+        except SettingsError as error:
+            self._error = "; ".join(f"{key} {fault}" for key, fault in error.faults)
         except TimeoutError:
             self._error = f"no answer from {host}:{port}"
-        except OSError as error:
-            self._error = f"cannot reach {host}:{port}: {error.strerror or error}"
-        except UnicodeError as error:  # a name that DNS cannot express
-            self._error = f"cannot reach {host}:{port}: {error}"
+        except (OSError, UnicodeError) as error:
+            self._error = f"cannot reach {self.rule.way.reached(host, port)}: {getattr(error, 'strerror', None) or error}"
         finally:
-            if not link.opened:
-                self._closed.set()
             link.abort()
+            if transport is not None:
+                transport.abort()  # layers that do not stand yet know nothing of a link
+            elif not link.opened:
+                self._closed.set()
         await self._closed.wait()
         return self._error
 
@@ -281,23 +285,27 @@ class Uplink:
         properties: dict[str, object] = {}
         if rule.version == 5:
             properties["session_expiry_interval"] = rule.session_expiry
+            if rule.user_properties:
+                properties["user_property"] = list(rule.user_properties)
         self._unheard = True
+        username, password = self._identity
         connect = Connect(
             protocol_level=rule.version,
             client_id=rule.client_id,
             clean_start=rule.clean_start,
             keep_alive=rule.keep_alive,
-            username=rule.username,
-            password=rule.password,
+            username=username,
+            password=password,
             properties=properties,
             bridge_bit=self._as_bridge,
         )
         assert self._link is not None
         self._link.write(encode(connect, rule.version))
+        self._opened.set()
 
     def link_closed(self, error: Exception | None) -> None:
         if error is not None:
-            self._error = f"connection lost: {error}"
+            self._error = str(error) if isinstance(error, LayerError) else f"connection lost: {error}"
         self._consumer.gathering.flush()
         self._consumer.forget_held()
         self._offline()

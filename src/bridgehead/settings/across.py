@@ -35,6 +35,7 @@ def faults_across(document: object) -> Iterator[Fault]:
             yield Fault(("bridges", index, "id"), f"already the id of bridges[{seen[name]}]")
         yield from _one_way_to_the_remote(bridge, ("bridges", index))
         yield from _credentials(bridge, ("bridges", index))
+        yield from _certificates(bridge, ("bridges", index))
         yield from _routes_twice(bridge, ("bridges", index))
         yield from _spark_only(bridge, ("bridges", index), _mapping(root.get("pipeline")).get("engine"))
 
@@ -131,12 +132,36 @@ def _one_way_to_the_remote(bridge: _Mapping, path: Path) -> Iterator[Fault]:
 
 
 def _credentials(bridge: _Mapping, path: Path) -> Iterator[Fault]:
+    for key in ("username", "password"):
+        if bridge.get(key) is not None and bridge.get(f"{key}File") is not None:
+            yield Fault((*path, f"{key}File"), f"give either {key} or {key}File, not both")
+    if bridge.get("mqttVersion") != "3.1.1":
+        return
     # [MQTT-3.1.2-22] of MQTT 3.1.1; MQTT 5 allows a password alone
-    if bridge.get("mqttVersion") == "3.1.1" and bridge.get("password") is not None and bridge.get("username") is None:
-        yield Fault((*path, "password"), "MQTT 3.1.1 allows no password without a username")
-    tls = _mapping(bridge.get("bridgeTls"))
-    if (tls.get("certFile") is None) != (tls.get("keyFile") is None):
-        yield Fault((*path, "bridgeTls"), "certFile and keyFile belong together")
+    anonymous = bridge.get("username") is None and bridge.get("usernameFile") is None
+    for key in ("password", "passwordFile"):
+        if anonymous and bridge.get(key) is not None:
+            yield Fault((*path, key), "MQTT 3.1.1 allows no password without a username")
+    if bridge.get("connectUserProperties"):
+        yield Fault((*path, "connectUserProperties"), "MQTT 3.1.1 has no user properties")
+
+
+def _certificates(bridge: _Mapping, path: Path) -> Iterator[Fault]:
+    tls, path = _mapping(bridge.get("bridgeTls")), (*path, "bridgeTls")
+    cert, key = tls.get("certFile"), tls.get("keyFile")
+    if _is_pkcs12(cert):
+        if key is not None:
+            yield Fault((*path, "keyFile"), "a PKCS12 certFile holds the key")
+    elif (cert is None) != (key is None):
+        yield Fault(path, "certFile and keyFile belong together")
+    if tls.get("keyPassword") is not None and cert is None:
+        yield Fault((*path, "keyPassword"), "needs certFile")
+    if tls.get("caPassword") is not None and not _is_pkcs12(tls.get("caFile")):
+        yield Fault((*path, "caPassword"), "needs a caFile of PKCS12 (.p12, .pfx)")
+
+
+def _is_pkcs12(file: object) -> bool:
+    return isinstance(file, str) and file.lower().endswith((".p12", ".pfx"))
 
 
 def _routes_twice(bridge: _Mapping, path: Path) -> Iterator[Fault]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from bridgehead.settings.part import (
     UINT32_MAX,
     Count,
+    FilePath,
     Host,
     MqttName,
     MqttSecret,
@@ -19,7 +21,7 @@ from bridgehead.settings.part import (
     Seconds,
     Whole,
 )
-from bridgehead.settings.route import LocalSubscription, RemoteSubscription, Route, route_of
+from bridgehead.settings.route import LocalSubscription, RemoteSubscription, Route, UserProperty, route_of
 from bridgehead.settings.tls import BridgeTls
 
 USUAL_PORT = 1883
@@ -30,11 +32,22 @@ def _mqtt_version(value: object) -> object:
     return 5 if value == "5" and isinstance(value, str) else value
 
 
+def _proxy(value: SecretStr) -> SecretStr:
+    try:
+        parts = urlsplit(value.get_secret_value())
+        good = parts.scheme == "http" and parts.hostname and parts.port and parts.path in ("", "/")
+    except ValueError:
+        good = False
+    if not good or parts.query or parts.fragment:
+        raise ValueError("must be http://host:port or http://user:password@host:port")
+    return value
+
+
 class BridgeWebsocketConfig(Part):
     """MQTT inside WebSocket towards the remote broker."""
 
-    path: Annotated[str, Field(pattern=r"^/")] = "/mqtt"
-    sub_protocol: Annotated[str, Field(min_length=1)] = "mqtt"
+    path: Annotated[str, Field(pattern=r"^/[!-~]*$")] = "/mqtt"
+    sub_protocol: Annotated[str, Field(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")] = "mqtt"
 
 
 class RemoteHost(Part):
@@ -57,10 +70,13 @@ class Bridge(Part):
     session_expiry: Annotated[Whole, Field(ge=0, le=UINT32_MAX)] = 3600  # seconds; the exactly-once window
     clean_start: bool = False
     username: MqttText | None = None
+    username_file: FilePath | None = None  # instead of username; read at each connect
     password: MqttSecret | None = None
+    password_file: FilePath | None = None  # instead of password; read at each connect
+    connect_user_properties: tuple[UserProperty, ...] = ()  # of CONNECT; MQTT 5
     bridge_tls: BridgeTls | None = None
     bridge_websocket_config: BridgeWebsocketConfig | None = None
-    proxy: SecretStr | None = None  # an address that may carry credentials
+    proxy: Annotated[SecretStr, AfterValidator(_proxy)] | None = None  # of HTTP CONNECT; may carry credentials
     persist: bool = True
     loop_prevention_enabled: bool = True
     loop_prevention_hop_count: Annotated[Whole, Field(ge=1, le=100)] = 1

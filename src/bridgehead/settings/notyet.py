@@ -52,9 +52,6 @@ NOT_YET: dict[str, Accepted] = {
     "auth.users": only([]),
     "auth.permissions": only([]),
     "bridges[*].hosts": Accepted(lambda value: not isinstance(value, list) or len(value) <= 1, "one entry"),
-    "bridges[*].bridgeTls": only(None),
-    "bridges[*].bridgeWebsocketConfig": only(None),
-    "bridges[*].proxy": only(None),
     "bridges[*].rateLimit": only(None),
 }
 

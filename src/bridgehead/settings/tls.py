@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import SecretStr
+
+from bridgehead.settings.ciphers import CipherSuite
 from bridgehead.settings.part import FilePath, Part, Seconds
 
 
@@ -14,12 +19,14 @@ class ListenerTls(Part):
 
 
 class BridgeTls(Part):
-    """How a bridge proves who the remote is, and who it is itself."""
+    """How a bridge proves who the remote is, and who it is itself. Files are PEM, or PKCS12 by the name's end (.p12, .pfx)."""
 
     ca_file: FilePath | None = None  # None = the system's trust store
+    ca_password: SecretStr | None = None  # of a PKCS12 caFile
     cert_file: FilePath | None = None
-    key_file: FilePath | None = None
+    key_file: FilePath | None = None  # none with a PKCS12 certFile, which holds it
+    key_password: SecretStr | None = None  # of the key, or of a PKCS12 certFile
     verify_hostname: bool = True
     handshake_timeout: Seconds = 10
-    protocols: tuple[str, ...] = ()  # empty = the library's choice
-    cipher_suites: tuple[str, ...] = ()  # empty = the library's choice
+    protocols: tuple[Literal["TLSv1.2", "TLSv1.3"], ...] = ()  # empty = both
+    cipher_suites: tuple[CipherSuite, ...] = ()  # of TLS 1.2; empty = the library's choice

@@ -18,7 +18,7 @@ from bridgehead.clock import monotonic
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import RefusedError
 from bridgehead.spark.options import Sink
-from bridgehead.spark.tls import context_of
+from bridgehead.spark.reaching import credentials_at, way_to
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.memory import MemoryEngine
@@ -111,10 +111,9 @@ def _uplink_rule(sink: Sink, name: str) -> UplinkRule:
         keep_alive=sink.keep_alive,
         session_expiry=SESSION,
         clean_start=sink.version < 5,  # MQTT 3.1.1 has no end for a session that is kept
-        username=sink.username,
-        password=sink.password.get_secret_value().encode() if sink.password is not None else None,
         subscriptions=(),
         watchdog=max(sink.give_up_after / 4, 5.0),
-        tls=context_of(sink),
+        credentials=credentials_at(sink),
+        way=way_to(sink),
         longest_wait=LONGEST_WAIT,
     )

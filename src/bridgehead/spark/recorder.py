@@ -18,7 +18,7 @@ from bridgehead.errors import RefusedError
 from bridgehead.pipeline.door import DoorRule
 from bridgehead.spark.keptrows import KeepingDoor
 from bridgehead.spark.options import Source
-from bridgehead.spark.tls import context_of
+from bridgehead.spark.reaching import credentials_at, way_to
 from bridgehead.storage.engine import Changes, Shelf, synced
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.rocks import RocksEngine
@@ -199,8 +199,6 @@ def _uplink_rule(source: Source, known: list[str]) -> UplinkRule:
         keep_alive=source.keep_alive,
         session_expiry=source.session_expiry,
         clean_start=False,
-        username=source.username,
-        password=source.password.get_secret_value().encode() if source.password is not None else None,
         subscriptions=tuple(
             Subscription(
                 each,
@@ -212,6 +210,7 @@ def _uplink_rule(source: Source, known: list[str]) -> UplinkRule:
         ),
         identified=version5 and bool(overlaps),
         unwanted=tuple(each for each in known if each not in filters),
-        tls=context_of(source),
+        credentials=credentials_at(source),
+        way=way_to(source),
         longest_wait=LONGEST_WAIT,
     )

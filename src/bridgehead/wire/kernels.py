@@ -5,6 +5,7 @@
     kernels_encode   frames    Arrow columns -> PUBLISH frames
     kernels_flow     flow      packet ids and acknowledgements of what we send
     kernels_topics   topics    topics -> small dense numbers
+    kernels_websocket          frames of a WebSocket -> what is in them
     kernels_jit                how they are compiled and cached
 
 Each has a plain twin (`plain_*`, or a few lines in its test) that property tests hold it equal to.
@@ -20,6 +21,7 @@ from bridgehead.wire.flow import OutboundFlow
 from bridgehead.wire.frames import encode_publishes
 from bridgehead.wire.intake import Intake
 from bridgehead.wire.kernels_columns import to_columns
+from bridgehead.wire.kernels_websocket import Unframer
 from bridgehead.wire.topics import TopicTable
 
 # One QoS 0 PUBLISH of MQTT 5 with a user property: enough to reach every kernel with its real argument types.
@@ -40,3 +42,4 @@ def warm() -> None:
     flow.acks(np.array([[4, 1, 0]]), 5)
     topics = TopicTable(limit=2)
     topics.lookup(pa.array(["a", "b", "c"]))
+    Unframer().feed(np.array([0x82, 0], np.uint8), 0, np.zeros(1, np.uint8))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from bridgehead.bridge.dialling import Credentials
 from bridgehead.bridge.outgoing import LAST_ID
 from bridgehead.wire.packets import Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from making.remote import Remote, Visit
@@ -30,7 +31,7 @@ async def test_a_cut_before_connack_costs_nothing(remote: Remote, span: Spans) -
 
 
 async def test_every_attempt_says_the_same_connect(remote: Remote, span: Spans) -> None:
-    span(client_id="edge-7", keep_alive=33, session_expiry=99, username="u", password=b"p")
+    span(client_id="edge-7", keep_alive=33, session_expiry=99, credentials=Credentials("u", b"p"))
     first = await remote.visit()
     said = await first.next(Connect)
     first.cut()

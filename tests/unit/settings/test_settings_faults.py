@@ -18,6 +18,10 @@ def faults_of(text: str, **env: str) -> dict[str, str]:
     return {path.split(" (line")[0]: text for path, text in caught.value.faults}
 
 
+def accepts(**bridge: object) -> None:
+    from_document({"bridges": [{"id": "a", "host": "h", **bridge}]})
+
+
 def bridge_faults(**bridge: object) -> dict[str, str]:
     with pytest.raises(SettingsError) as caught:
         from_document({"bridges": [{"id": "a", "host": "h", **bridge}]})
@@ -212,6 +216,61 @@ def test_bridge_ids_are_unique() -> None:
 def test_a_password_without_a_username_is_a_fault_only_on_3_1_1() -> None:
     assert list(bridge_faults(mqttVersion="3.1.1", password="p")) == ["bridges[0].password"]
     from_document({"bridges": [{"id": "a", "host": "h", "password": "p"}]})
+
+
+def test_a_secret_is_written_down_or_in_a_file_but_not_both() -> None:
+    assert list(bridge_faults(password="p", passwordFile="p.txt")) == ["bridges[0].passwordFile"]
+    assert list(bridge_faults(username="u", usernameFile="u.txt")) == ["bridges[0].usernameFile"]
+    assert list(bridge_faults(mqttVersion="3.1.1", passwordFile="p.txt")) == ["bridges[0].passwordFile"]
+    accepts(mqttVersion="3.1.1", usernameFile="u.txt", passwordFile="p.txt")
+
+
+def test_user_properties_of_connect_need_mqtt_5() -> None:
+    given = [{"key": "site", "value": "7"}]
+    assert list(bridge_faults(mqttVersion="3.1.1", connectUserProperties=given)) == ["bridges[0].connectUserProperties"]
+    accepts(connectUserProperties=given)
+
+
+@pytest.mark.parametrize(
+    ("tls", "where"),
+    [
+        ({"certFile": "c.pem"}, ""),
+        ({"keyFile": "k.pem"}, ""),
+        ({"certFile": "c.p12", "keyFile": "k.pem"}, ".keyFile"),
+        ({"keyPassword": "x"}, ".keyPassword"),
+        ({"caFile": "ca.pem", "caPassword": "x"}, ".caPassword"),
+        ({"protocols": ["TLSv1.1"]}, ".protocols[0]"),
+        ({"handshakeTimeout": 0}, ".handshakeTimeout"),
+        ({"cipherSuites": ["ROT13"]}, ".cipherSuites[0]"),
+        ({"cipherSuites": ["TLS_AES_128_GCM_SHA256"]}, ".cipherSuites[0]"),
+    ],
+)
+def test_tls_that_cannot_be_meant_is_refused(tls: dict[str, object], where: str) -> None:
+    assert list(bridge_faults(bridgeTls=tls)) == [f"bridges[0].bridgeTls{where}"]
+
+
+def test_tls_that_can_be_meant_is_accepted() -> None:
+    for tls in (
+        {},
+        {"certFile": "c.pem", "keyFile": "k.pem", "keyPassword": "x"},
+        {"certFile": "c.PFX", "keyPassword": "x", "caFile": "ca.p12", "caPassword": "y"},
+        {"cipherSuites": ["ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"]},
+        {"protocols": ["TLSv1.2", "TLSv1.3"], "handshakeTimeout": 0.5},
+    ):
+        accepts(bridgeTls=tls)
+
+
+@pytest.mark.parametrize("bad", ["p:3128", "https://p:3128", "http://p", "http://:1", "http://p:1/x", "http://p:1?x", "http://p:0"])
+def test_a_proxy_is_an_http_address_with_a_port(bad: str) -> None:
+    assert list(bridge_faults(proxy=bad)) == ["bridges[0].proxy"]
+    accepts(proxy="http://user:pass%20word@[::1]:3128/")
+
+
+@pytest.mark.parametrize("bad", [{"path": "mqtt"}, {"path": "/a b"}, {"path": "/a\r\nX: y"}, {"subProtocol": "a,b"}])
+def test_a_websocket_is_asked_for_with_a_path_and_a_token(bad: dict[str, str]) -> None:
+    [key] = bad
+    assert list(bridge_faults(bridgeWebsocketConfig=bad)) == [f"bridges[0].bridgeWebsocketConfig.{key}"]
+    accepts(bridgeWebsocketConfig={"path": "/", "subProtocol": "mqttv3.1"})
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "plant.example.com"])

@@ -19,9 +19,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "auth.users": ([[{"name": "u"}]], [[]]),
     "auth.permissions": ([[{"topic": "a"}]], [[]]),
     "bridges[*].hosts": ([[{"host": "h"}, {"host": "i"}]], [[{"host": "h"}]]),
-    "bridges[*].bridgeTls": ([{}, {"caFile": "ca.pem"}], [None]),
-    "bridges[*].bridgeWebsocketConfig": ([{}], [None]),
-    "bridges[*].proxy": (["http://p:1"], [None]),
     "bridges[*].rateLimit": ([100], [None]),
 }
 

@@ -36,6 +36,8 @@ def test_a_password_is_not_shown_but_can_be_had() -> None:
         "bridges: [{id: a, host: h, password: %s]",
         "bridges: [{id: a, host: h, proxy: 'http://u:%s@x'}]",
         "bridges: [{id: a, host: h, proxy: [%s]}]",
+        "bridges: [{id: a, host: h, proxy: 'ftp://u:%s@x:1'}]",
+        "bridges: [{id: a, host: h, bridgeTls: {certFile: c.p12, keyPassword: [%s]}}]",
         "pipeline: {conf: {spark.secret: [%s]}}",
         "pipeline: {flight: {token: [%s]}}",
         "pipeline: {flight: {token: 'with space %s'}}",
