@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from bridgehead.spark.options import Sink, Source, parse
-from bridgehead.spark.tls import context_of
+from bridgehead.spark.options import Broker, Sink, Source, parse
 
 
 class BrokerWay:
@@ -37,7 +36,7 @@ class BrokerWay:
 
 def _source(options: Mapping[str, str]) -> Source:
     source = parse(Source, options)
-    context_of(source)
+    _check_files(source)
     return source
 
 
@@ -45,6 +44,12 @@ def _sink(options: Mapping[str, str], schema: StructType) -> Sink:
     from bridgehead.spark.sinkrows import check_columns
 
     sink = parse(Sink, options)
-    context_of(sink)
+    _check_files(sink)
     check_columns(list(schema.fieldNames()), sink)
     return sink
+
+
+def _check_files(broker: Broker) -> None:
+    from bridgehead.spark.reaching import way_to
+
+    way_to(broker)
