@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridgehead.pipeline.door import Arrived, Door, DoorRule, timestamps
 from bridgehead.pipeline.doorways import Doorways
-from bridgehead.pipeline.rules import HOP_COUNT
+from bridgehead.pipeline.hops import HOP_COUNT
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.ledger import Ledger

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from bridgehead.columns.batches import concat
 from bridgehead.columns.schema import MESSAGE, OUTBOX, STORED
-from bridgehead.pipeline.rules import HOP_COUNT, NO_DESTINATION, RouteRules, applied, apply, hop_counts, split_routes
+from bridgehead.pipeline.hops import HOP_COUNT, hop_counts
+from bridgehead.pipeline.rules import NO_DESTINATION, RouteRules, applied, apply, split_routes
 from making.rows import stored_rows
 
 Row = dict[str, Any]
@@ -57,6 +58,7 @@ rules = st.builds(
     max_qos=st.integers(0, 2),
     persist=st.booleans(),
     count_hops=st.booleans(),
+    hops_unsaid=st.sampled_from([0, 0, 1, 2]),
 )
 
 
@@ -124,7 +126,7 @@ def twin(one: Row, rule: RouteRules) -> Row:
     added = [{"key": key, "value": value} for key, value in rule.user_properties]
     if rule.count_hops:
         own = [each for each in pairs if each["key"] != HOP_COUNT]
-        out["user_properties"] = [*own, *added, {"key": HOP_COUNT, "value": str(hop_of(pairs) + 1)}]
+        out["user_properties"] = [*own, *added, {"key": HOP_COUNT, "value": str((hop_of(pairs) or rule.hops_unsaid) + 1)}]
     else:
         out["user_properties"] = [*pairs, *added]
     return out

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.clock import now_us
 from bridgehead.link.gathering import Answers, Gathering, Source
 from bridgehead.link.heldrows import HeldRows
@@ -67,6 +68,8 @@ class Consumer:
         self._identified = identified  # filters that overlap, in the order of their subscription identifiers from 1 on
         self._drop_retained = drop_retained
         self.flag_means_stored = True  # the remote flags no message but stored ones
+        self.echoes: EchoWindow | None = None  # where the remote may send back what we sent
+        self.echoes_skipped = 0
         self._plans: TopicPlans[_Wanting] = TopicPlans(self._wanting)
         self._doorways = Doorways()
         self._space = space
@@ -180,6 +183,12 @@ class Consumer:
             # MQTT 3.1.1 has no way to ask for no stored messages when subscribing: they are told by their flag.
             self.retained_skipped += batch.column("retain").true_count
             batch = batch.filter(pc.invert(batch.column("retain")))
+            if batch.num_rows == 0:
+                return
+        echoes = None if self.echoes is None else self.echoes.echoes(batch)
+        if echoes is not None:
+            self.echoes_skipped += int(np.count_nonzero(echoes))
+            batch = batch.filter(pa.array(~echoes))
             if batch.num_rows == 0:
                 return
         times = timestamps(now_us(), batch.num_rows)

@@ -18,8 +18,10 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from bridgehead.bridge.acklatency import AckLatency
+from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import monotonic, now_us
@@ -61,6 +63,7 @@ class Outgoing:
         self._bridge = bridge
         self._clock = clock
         self._forwarders = forwarders
+        self.echoes: EchoWindow | None = None  # where the remote may send back what we send
         self._sender = Sender(version, WINDOW, last_id=LAST_ID)
         self._departures = Departures(engine.when_synced, self.wake)
         self.ack_latency = AckLatency(LAST_ID)
@@ -145,6 +148,8 @@ class Outgoing:
         self._never_left = remains.ids
         for forwarder in self._forwarders:
             unsent = [seqs for number, seqs in remains.rows if number == forwarder.number]
+            if self.echoes is not None and unsent:
+                self.echoes.unsent(forwarder.outbox.rows(np.concatenate(unsent)))
             forwarder.lost(np.concatenate([np.zeros(0, np.int64), *unsent]))
             forwarder.hold()
 
@@ -210,6 +215,9 @@ class Outgoing:
             return False
         first_in_flight = not self.in_flight
         sent = self._sender.send(forwarder.number, polled.seqs, polled.batch, now_us())
+        if self.echoes is not None:
+            left_out = np.isin(polled.seqs, np.concatenate((sent.expired, sent.oversized)))
+            self.echoes.sent(polled.batch.filter(pa.array(~left_out)))
         after_sync = self._record is not None and len(sent.exactly_once) > 0
         if self._record is not None and after_sync:
             self._record.took(sent.exactly_once)

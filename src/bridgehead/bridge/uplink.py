@@ -16,6 +16,7 @@ from typing import Any, Final
 from bridgehead.bridge.backoff import LONGEST, Backoff
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.dialling import NOBODY, PLAIN, Credentials, Way
+from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.outgoing import Outgoing
 from bridgehead.bridge.stored import StoredRound
@@ -43,6 +44,7 @@ from bridgehead.wire.packets import (
     Unsubscribe,
 )
 from bridgehead.wire.reason import Reason
+from bridgehead.wire.topicnames import share_of
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +122,9 @@ class Uplink:
         self._engine = engine
         self._as_bridge = rule.bridge_bit  # until a remote does not answer that
         self._stored = StoredRound()
+        # Who else gets what comes by a shared subscription, nobody knows: it brings no echo that could be waited for.
+        alone = [wish.filter for wish in rule.subscriptions if share_of(wish.filter)[0] is None]
+        self._echoes = EchoWindow(alone) if rule.bridge_bit and alone else None
         self.outgoing = Outgoing(rule.bridge, rule.version, forwarders, engine, rule.session)
         self._stopping = False
         self._unheard = False  # CONNECT has left, and has no answer in a version that we speak
@@ -394,6 +399,7 @@ class Uplink:
         self.status.possibly_doubled += self.outgoing.resume() if resumed else self.outgoing.start_anew()
         self._online = self._stream.greeted = True
         self._consumer.flag_means_stored = not self._as_bridge
+        self._expect_echoes(resumed=resumed)
         self._backoff.reset()
         self.status.state = "connected"
         self.status.connects += 1
@@ -406,6 +412,16 @@ class Uplink:
             self._consumer.session_lost(lambda: self._subscribe(link, resumed=False))
         self._connack.set()
         self.outgoing.attach(link)
+
+    def _expect_echoes(self, *, resumed: bool) -> None:
+        """Only a remote that does not know us for a bridge sends back what we send."""
+        if self._echoes is not None:
+            if resumed:
+                self._echoes.resumed()
+            else:
+                self._echoes.session_lost()
+        expected = None if self._as_bridge else self._echoes
+        self.outgoing.echoes = self._consumer.echoes = expected
 
     def _apply_limits(self, packet: Connack) -> None:
         window = packet.properties.get("receive_maximum", 65_535)

@@ -8,6 +8,7 @@ each connection's in the order of its packets.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import secrets
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -329,6 +330,8 @@ class Broker:
             if share_of(wish.filter)[0] is not None:
                 reasons.append(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
                 continue
+            if connection.is_bridge:  # as mosquitto does: nothing of its own comes back, and retained is retained
+                wish = dataclasses.replace(wish, no_local=True, retain_as_published=True)
             if self.distributor.subscribe(session, wish, identifier):
                 new.add(wish.filter)
             reasons.append(Reason(wish.qos))

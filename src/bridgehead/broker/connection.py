@@ -54,6 +54,7 @@ class Connection:
         self.session: ClientSession | None = None
         self.will: Will | None = None
         self.closing = False
+        self.is_bridge = False  # it says so, in a version that has no other way to ask for what a bridge needs
         self._greeted = False  # CONNACK has been written
         self._stream = PacketStream(from_server=False)
         self._keep_alive = CONNECT_WITHIN  # seconds of silence after which the peer is gone; 0 = none
@@ -116,6 +117,7 @@ class Connection:
         self._stream.version = max(packet.protocol_level, 4)
         self._keep_alive = packet.keep_alive * 1.5
         self.will = packet.will
+        self.is_bridge = packet.bridge_bit and packet.protocol_level < 5
         connack = self.broker.connect(self, packet)
         if connack.reason >= 0x80 or self.session is None:
             self.link.write(encode(connack, self.version))

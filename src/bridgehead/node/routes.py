@@ -99,8 +99,20 @@ def _door_rule(route: Route, bridge: Bridge) -> DoorRule:
         filters=route.filters,
         excludes=route.excludes,
         persist=bridge.persist,
-        hop_limit=bridge.loop_prevention_hop_count if bridge.loop_prevention_enabled else None,
+        hop_limit=_hop_limit(route, bridge),
     )
+
+
+def _hop_limit(route: Route, bridge: Bridge) -> int | None:
+    """Over MQTT 3.1.1 the count is lost: what has crossed a bridge already does not leave that way."""
+    if not bridge.loop_prevention_enabled:
+        return None
+    return 1 if route.direction == "push" and bridge.mqtt_version != 5 else bridge.loop_prevention_hop_count
+
+
+def _hops_unsaid(route: Route, bridge: Bridge) -> int:
+    """And what comes that way has crossed as many as it may, for all that anybody knows."""
+    return bridge.loop_prevention_hop_count - 1 if route.direction == "pull" and bridge.mqtt_version != 5 else 0
 
 
 def _rules(route: Route, bridge: Bridge, life: str) -> RouteRules:
@@ -115,5 +127,6 @@ def _rules(route: Route, bridge: Bridge, life: str) -> RouteRules:
         max_qos=route.max_qos,
         persist=bridge.persist,
         count_hops=bridge.loop_prevention_enabled,
+        hops_unsaid=_hops_unsaid(route, bridge),
         message_id=None if bridge.message_id_property is None else (bridge.message_id_property, life),
     )

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, constant, constant_label, list_bounds
+from bridgehead.columns.batches import Batch, constant, constant_label
 from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import STORED, TIMESTAMP
+from bridgehead.pipeline.hops import below_hops
 from bridgehead.pipeline.room import Room
-from bridgehead.pipeline.rules import hop_counts
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
 from bridgehead.storage.ledger import Ledger
@@ -137,17 +137,6 @@ class Door:
         """Which rows may cross another bridge; None if all may."""
         limit = self.rule.hop_limit
         return None if limit is None else below_hops(batch, limit)
-
-
-def below_hops(batch: Batch, limit: int | npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
-    """Which rows have crossed fewer bridges than this, or none; None if all have. The limit may be one for each row."""
-    properties = batch.column("user_properties")
-    first, last = list_bounds(properties)
-    if first == last:
-        return None
-    hops = hop_counts(properties)
-    keep: npt.NDArray[np.bool_] = ~((hops > 0) & (hops >= limit))
-    return None if keep.all() else keep
 
 
 def timestamps(received_at: int, rows: int) -> pa.Array:

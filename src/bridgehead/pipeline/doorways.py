@@ -16,7 +16,8 @@ import pyarrow as pa
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import STORED
-from bridgehead.pipeline.door import Arrived, Door, below_hops
+from bridgehead.pipeline.door import Arrived, Door
+from bridgehead.pipeline.hops import below_hops
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
 

@@ -29,8 +29,9 @@ from bridgehead import clock
 from bridgehead.columns.batches import Batch, checksum, concat
 from bridgehead.errors import RefusedError, StaleEpochError
 from bridgehead.failpoints import passing
+from bridgehead.pipeline.hops import hop_counts
 from bridgehead.pipeline.protocol import Planned
-from bridgehead.pipeline.rules import hop_counts, split_routes
+from bridgehead.pipeline.rules import split_routes
 from bridgehead.storage.engine import Changes, Engine, Shelf, synced
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.storage.outbox import Outbox

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from bridgehead.columns.batches import CONSTANT_ROWS, Batch, column_data, constant, list_bounds
 from bridgehead.columns.schema import OUTBOX, USER_PROPERTIES, USER_PROPERTY
 from bridgehead.pipeline.destination import NO_TOPIC, Where, change_of
+from bridgehead.pipeline.hops import HOP_COUNT, hop_counts, is_hop
 from bridgehead.storage.deadletters import NO_DESTINATION
-
-HOP_COUNT: Final = "hmq-bridge-hop-count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,7 @@ class RouteRules:
     message_id: tuple[str, str] | None = None  # the user property that carries it, and how its value begins
     filters: tuple[str, ...] = ()  # where the destination asks for what their wildcards stand for
     rewrite: tuple[tuple[str, str], ...] = ()  # patterns in the topic, and what takes their place
+    hops_unsaid: int = 0  # the count of a row that does not say it: above 0 where the way here cannot carry one
 
     @property
     def where(self) -> Where:
@@ -99,9 +99,10 @@ def _nowhere(rows: Batch, rules: RouteRules) -> pa.BooleanArray | None:
 def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
     """Rows of one route (any schema with the message columns) as OUTBOX rows, in the same order.
 
-    ``hops`` is the count that a row came with which does not say it.
+    ``hops`` is the least count that a row came with which does not say it.
     """
     rows = batch.num_rows
+    hops = max(hops, rules.hops_unsaid)
     qos = batch.column("qos")
     if qos.null_count:
         qos = pc.fill_null(qos, 1 if rules.persist else 0)
@@ -155,7 +156,7 @@ def _user_properties(column: pa.Array, rules: RouteRules, without: int) -> pa.Ar
     if column.null_count:
         column = pc.fill_null(column, pa.scalar([], USER_PROPERTIES))
     first, last = list_bounds(column)
-    if first == last and not (without and rules.count_hops):
+    if first == last and without == rules.hops_unsaid:
         return _same_for_all(rules, len(column))
     offsets = column.offsets.to_numpy().astype(np.int64)
     own = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
@@ -163,11 +164,11 @@ def _user_properties(column: pa.Array, rules: RouteRules, without: int) -> pa.Ar
     if not rules.count_hops:
         # A bridge with loop prevention switched off adds nothing, and passes the count on as it came.
         return _joined(own, np.arange(len(own)), offsets, _structs(list(rules.user_properties)), None)
-    is_hop = _is_hop(own)
+    counts = is_hop(own)
     hops = hop_counts(column)
     hops[hops == 0] = without
-    kept = np.flatnonzero(~is_hop)
-    kept_before = np.concatenate(([0], np.cumsum(~is_hop)))
+    kept = np.flatnonzero(~counts)
+    kept_before = np.concatenate(([0], np.cumsum(~counts)))
     values, which = np.unique(hops + 1, return_inverse=True)
     return _joined(
         own,
@@ -191,43 +192,9 @@ def _kept_lists(rules: RouteRules) -> pa.Array:
 
 
 def _repeated_list(rules: RouteRules, rows: int) -> pa.Array:
-    hop = [(HOP_COUNT, "1")] if rules.count_hops else []
+    hop = [(HOP_COUNT, str(rules.hops_unsaid + 1))] if rules.count_hops else []
     added = _structs([*rules.user_properties, *hop])
     return _joined(_structs([]), np.zeros(0, np.int64), np.zeros(rows + 1, np.int64), added, None)
-
-
-def hop_counts(column: pa.Array) -> npt.NDArray[np.int64]:
-    """The hop count each row came with: its first hop property, 0 where there is none or it is not a number."""
-    hops = np.zeros(len(column), np.int64)
-    if len(column) == 0:
-        return hops
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    own = column.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    if len(own) == 0:
-        return hops
-    at = np.flatnonzero(_is_hop(own))
-    if len(at) == 0:
-        return hops
-    rows = np.searchsorted(offsets - offsets[0], at, side="right") - 1
-    first = np.unique(rows, return_index=True)[1]
-    texts = own.field("value").take(pa.array(at[first])).fill_null("").dictionary_encode()
-    numbers = np.array([_number(text) for text in texts.dictionary.to_pylist()], np.int64)
-    hops[rows[first]] = numbers[texts.indices.to_numpy()]
-    return hops
-
-
-def _is_hop(pairs: pa.StructArray) -> npt.NDArray[np.bool_]:
-    """Which of these pairs are hop counts; a transform may make pairs without a key."""
-    found: npt.NDArray[np.bool_] = pc.equal(pairs.field("key"), HOP_COUNT).fill_null(False).to_numpy(zero_copy_only=False)
-    return found
-
-
-def _number(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        return 0
-    return value if abs(value) < 2**31 else 0
 
 
 def _structs(pairs: list[tuple[str, str]]) -> pa.StructArray:

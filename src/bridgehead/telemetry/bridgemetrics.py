@@ -51,6 +51,7 @@ BRIDGES: Final[tuple[Family[BridgeService], ...]] = (
             "unmatched": bridge.consumer.unmatched,
             "retained": bridge.consumer.retained_skipped,
             "copy": bridge.consumer.copies_skipped,
+            "echo": bridge.consumer.echoes_skipped,
             "held-lost": bridge.consumer.held_lost,
         },
         ("reason",),

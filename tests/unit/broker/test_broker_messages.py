@@ -95,6 +95,17 @@ async def test_each_message_carries_the_identifiers_of_its_own_subscriptions(hou
     assert found == {("a", (3,)), ("b", (4,)), ("c", ())}
 
 
+async def test_a_bridge_of_3_1_1_gets_nothing_of_its_own_and_sees_what_is_retained(house: House) -> None:
+    bridge, other = connected(house, "bridge", version=4, bridge_bit=True), connected(house, "other", version=4)
+    for each in (bridge, other):
+        each.subscribe("a")
+    bridge.publish("a", b"own", retain=True)
+    other.publish("a", b"new", retain=True)
+    await turn()
+    assert [(one.payload, one.retain) for one in bridge.received_of(Publish)] == [(b"new", True)]
+    assert [(one.payload, one.retain) for one in other.received_of(Publish)] == [(b"own", False), (b"new", False)]
+
+
 async def test_no_local_keeps_a_clients_own_messages_from_it(house: House) -> None:
     device, other = connected(house, "d"), connected(house, "o")
     device.subscribe("a", no_local=True)

@@ -10,7 +10,7 @@ import pytest
 
 from bridgehead.columns.schema import STORED
 from bridgehead.pipeline.door import Arrived, Door, DoorRule, timestamps
-from bridgehead.pipeline.rules import HOP_COUNT
+from bridgehead.pipeline.hops import HOP_COUNT
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Log
 from bridgehead.storage.memory import MemoryEngine

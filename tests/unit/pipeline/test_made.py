@@ -9,8 +9,9 @@ import pytest
 
 from bridgehead.columns.batches import Batch
 from bridgehead.columns.schema import OUTBOX
+from bridgehead.pipeline.hops import HOP_COUNT
 from bridgehead.pipeline.made import Ids, completed, sorted_out, without_nulls
-from bridgehead.pipeline.rules import HOP_COUNT, RouteRules, apply
+from bridgehead.pipeline.rules import RouteRules, apply
 
 
 def rows(*given: dict[str, Any]) -> Batch:

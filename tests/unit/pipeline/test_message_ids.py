@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgehead.columns.batches import Batch, message_rows
-from bridgehead.pipeline.rules import HOP_COUNT, RouteRules, applied
+from bridgehead.pipeline.hops import HOP_COUNT
+from bridgehead.pipeline.rules import RouteRules, applied
 from bridgehead.pipeline.service import _routed_rows
 from making.rows import stored_rows
 

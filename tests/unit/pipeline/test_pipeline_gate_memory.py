@@ -10,7 +10,8 @@ from bridgehead.columns.batches import weight
 from bridgehead.columns.schema import STORED
 from bridgehead.errors import RefusedError
 from bridgehead.pipeline.gate import BatchName, Gate, Part, Staged
-from bridgehead.pipeline.rules import HOP_COUNT, RouteRules, apply
+from bridgehead.pipeline.hops import HOP_COUNT
+from bridgehead.pipeline.rules import RouteRules, apply
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.ledger import Ledger

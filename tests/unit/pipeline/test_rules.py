@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from bridgehead.columns.schema import MESSAGE
-from bridgehead.pipeline.rules import HOP_COUNT, RouteRules, apply, hop_counts
+from bridgehead.pipeline.hops import HOP_COUNT, hop_counts
+from bridgehead.pipeline.rules import RouteRules, apply
 from making.rows import stored_rows
 
 RULES = RouteRules("r")
