@@ -6,7 +6,7 @@ VENV   := .venv
 PIP    := $(VENV)/bin/python -m pip --quiet --no-input --disable-pip-version-check install -c constraints.txt
 ARGS   ?=
 
-# The kernels are compiled once, here, and not while somebody waits for the first start.
+# The kernels are compiled once, here, and not while somebody waits for the first start. Who starts Spark often prepares that, too.
 COMPILE = $(VENV)/bin/python -c 'from bridgehead.wire import kernels; kernels.warm()'
 
 # Debian keeps mosquitto in a directory that is not on everybody's path.
@@ -61,7 +61,7 @@ $(VENV)/.ready-to-run: pyproject.toml constraints.txt | $(VENV)/bin/python
 $(VENV)/.ready-to-develop: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) setuptools
 	$(PIP) --no-build-isolation -e '.[dev]'
-	@$(COMPILE)
+	@$(VENV)/bin/bridgehead prepare
 	@touch $@ $(VENV)/.ready-to-run
 
 $(VENV)/bin/python:

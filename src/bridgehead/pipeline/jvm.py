@@ -22,6 +22,7 @@ from pyspark.find_spark_home import _find_spark_home
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from bridgehead.errors import StartError
+from bridgehead.pipeline import classarchive
 from bridgehead.pipeline.leash import die_with_parent
 from bridgehead.pipeline.sparkconf import SHIPPED, SHIPPED_PYTHON
 
@@ -51,22 +52,24 @@ def module_options() -> list[str]:
     return [*(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENS), *_FLAGS]
 
 
+def class_path(in_front: str | None = None) -> str:
+    home = _find_spark_home()
+    return ":".join([*([in_front] if in_front else []), f"{home}/conf", f"{home}/jars/*"])
+
+
 def start(java_home: str, conf: dict[str, str], log_config: Path, work_dir: Path) -> subprocess.Popen[bytes]:
     """Start the JVM and wait until it can be reached; pyspark then finds it through the environment."""
-    spark_home = _find_spark_home()
     properties = work_dir / "spark.properties"
     _write_private(properties, "".join(f"{_escape(key)} {_escape(value)}\n" for key, value in sorted(conf.items())))
     java = Path(java_home) / "bin" / "java" if java_home else Path("java")
-    class_path = [f"{spark_home}/conf", f"{spark_home}/jars/*"]
-    if "spark.driver.extraClassPath" in conf:
-        class_path.insert(0, conf["spark.driver.extraClassPath"])
     command = [
         str(java),
         *module_options(),
         f"-Xmx{conf['spark.driver.memory']}",
         f"-Dlog4j2.configurationFile={log_config}",
+        *(classarchive.use(classarchive.location(Path(java_home))) if java_home else ()),
         *shlex.split(conf.get("spark.driver.extraJavaOptions", "")),
-        *("-cp", ":".join(class_path)),
+        *("-cp", class_path(conf.get("spark.driver.extraClassPath"))),
         "org.apache.spark.deploy.SparkSubmit",
         *("--properties-file", str(properties)),
         "pyspark-shell",
