@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridgehead.columns.batches import concat
 from bridgehead.columns.schema import MESSAGE, OUTBOX, STORED
 from bridgehead.pipeline.hops import HOP_COUNT, hop_counts
-from bridgehead.pipeline.rules import NO_DESTINATION, RouteRules, applied, apply, split_routes
+from bridgehead.pipeline.rules import NO_DESTINATION, RouteRules, applied, apply, split_routes, together
 from making.rows import stored_rows
 
 Row = dict[str, Any]
@@ -165,6 +165,25 @@ def test_rows_without_a_destination_are_dead_letters_as_they_came_the_others_go_
     assert found.get(None, []) == [twin(one, rule) for one in going]
     dead = [{name: (one | {"wire_qos": one["qos"]})[name] for name in OUTBOX.names} for one in rows if one not in going]
     assert found.get(NO_DESTINATION, []) == dead
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(row, st.sampled_from("abc")), min_size=1, max_size=12), rules, rules, st.booleans())
+def test_routes_with_the_same_rules_are_done_at_once_and_each_as_if_alone(
+    rows: list[tuple[Row, str]], rule: RouteRules, other: RouteRules, identified: bool
+) -> None:
+    ids = ("id", "edge") if identified else None
+    of_route = {name: replace(own, route=name, message_id=ids) for name, own in zip("abc", (rule, rule, other), strict=True)}
+    routed = [{**one, "route": name, "user_properties": one["user_properties"] or [], "qos": one["qos"] or 0}
+              for one, name in rows]  # fmt: skip
+    batch = stored_rows(*routed)
+    assert len({id(made) for _, made, reason in together(batch, "log", 7, of_route) if reason is None}) <= 2
+    found = {(route, reason): as_given(made) for route, made, reason in applied(batch, "log", 7, of_route)}
+    alone: dict[tuple[str, str | None], list[Row]] = {}
+    for at, one in enumerate(routed):
+        for route, made, reason in applied(stored_rows(one), "log", 7 + at, of_route):
+            alone.setdefault((route, reason), []).extend(as_given(made))
+    assert found == alone
 
 
 @settings(max_examples=100, deadline=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,9 +41,33 @@ class Labels:
         used, of_row = np.unique(self.of_row, return_inverse=True)
         return Labels(tuple(self.names[at] for at in used), of_row.astype(np.int32))
 
+    def only(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Labels:
+        return Labels(self.names, self.of_row[rows])
+
+    def places(self) -> list[tuple[str, npt.NDArray[np.int64]]]:
+        """The rows of each name that any row has, in their order."""
+        if len(self.names) == 1:
+            return [(self.names[0], np.arange(len(self.of_row)))]
+        order = np.argsort(self.of_row, kind="stable")
+        ends = np.cumsum(np.bincount(self.of_row, minlength=len(self.names))).tolist()
+        runs = zip(self.names, [0, *ends], ends, strict=False)
+        return [(name, order[first:last]) for name, first, last in runs if first < last]
+
     def counted(self, which: npt.NDArray[np.bool_] | None = None) -> list[tuple[str, int]]:
         """How many rows each name has that any row has; or how many of the chosen ones."""
         if len(self.names) == 1:
             return [(self.names[0], len(self.of_row) if which is None else int(np.count_nonzero(which)))]
         counts = np.bincount(self.of_row if which is None else self.of_row[which], minlength=len(self.names)).tolist()
         return [(name, count) for name, count in zip(self.names, counts, strict=True) if count]
+
+
+def joined(parts: Sequence[Labels]) -> Labels:
+    """The labels of several batches, one behind the other."""
+    if len(parts) == 1 or all(part.names == parts[0].names for part in parts):
+        return Labels(parts[0].names, np.concatenate([part.of_row for part in parts]))
+    numbers: dict[str, int] = {}
+    for part in parts:
+        for name in part.names:
+            numbers.setdefault(name, len(numbers))
+    of_row = [np.array([numbers[name] for name in part.names], np.int32)[part.of_row] for part in parts]
+    return Labels(tuple(numbers), np.concatenate(of_row))

@@ -106,7 +106,7 @@ class Staged:
     @staticmethod
     def of(batches: list[Batch], routes: list[str] | None = None) -> Staged:
         routes = [] if routes is None else routes
-        rows, size = sum(b.num_rows for b in batches), sum(b.nbytes for b in batches)
+        rows, size = sum(b.num_rows for b in batches), sum(b.get_total_buffer_size() for b in batches)
         return Staged(batches, routes, rows, size, checksum(batches, routes))
 
     def by_route(self) -> Iterator[tuple[str, Batch]]:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from bridgehead import clock
 from bridgehead.columns.batches import Batch
+from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import OUTBOX, TIMESTAMP
 from bridgehead.errors import TransformError
 from bridgehead.pipeline.client import node_client
@@ -58,16 +59,16 @@ class StageMade:
         yield pa.RecordBatch.from_pylist(stager.finish(), schema=MANIFEST)
 
     def _stage(self, stager: Stager, batch: Batch, ids: Ids, order: int) -> None:
-        route = self.rules.route
         rows = apply(completed(batch, self.qos_cap if not self.rules.persist else 2), self.rules, self.hops)
         if self.rules.message_id is not None:
             key, beginning = self.rules.message_id
             rows = with_ids(rows, key, ids.of(batch, beginning))
         for reason, chosen in sorted_out(rows):
+            routes = Labels.one(self.rules.route, chosen.num_rows)
             if reason is None:
-                stager.put(route, chosen, order)
+                stager.put(routes, chosen, order)
             elif self.dead_letters:
-                stager.put(route, without_nulls(chosen), order, f"{TRANSFORM}{reason}")
+                stager.put(routes, without_nulls(chosen), order, f"{TRANSFORM}{reason}")
             else:
                 raise TransformError(f"the transform made {_rows(chosen.num_rows)} with {REASONS[reason]}")
 

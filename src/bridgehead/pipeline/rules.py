@@ -6,7 +6,7 @@ One vectorised function on Arrow batches, run in Spark's workers and in the node
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridgehead.columns.batches import CONSTANT_ROWS, Batch, column_data, constant, list_bounds
+from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import OUTBOX, USER_PROPERTIES, USER_PROPERTY
 from bridgehead.pipeline.destination import NO_TOPIC, Where, change_of
 from bridgehead.pipeline.hops import HOP_COUNT, hop_counts, is_hop
@@ -54,17 +55,29 @@ class RouteRules:
         return RouteRules(**{**value, **tuples})
 
 
+Places = npt.NDArray[np.int64]
 Made = tuple[str, Batch, str | None]
 """The route of rows, the rows, and why they are to be its dead letters, if they are."""
 
 
 def applied(batch: Batch, log: str, first_offset: int, rules: Mapping[str, RouteRules]) -> Iterator[Made]:
-    """Rows of any routes of a log as OUTBOX rows, route by route; they are consecutive, or say their offsets themselves.
+    """Rows of any routes of a log as OUTBOX rows, route by route."""
+    for routes, rows, reason in together(batch, log, first_offset, rules):
+        for route, own, _ in split(routes, rows):
+            yield route, own, reason
 
-    A row that has no destination is a dead letter as it came, and stops no other.
+
+def together(
+    batch: Batch, log: str, first_offset: int, rules: Mapping[str, RouteRules]
+) -> Iterator[tuple[Labels, Batch, str | None]]:
+    """Rows of any routes of a log as OUTBOX rows, each with its route: those of routes that do the same are done at once.
+
+    They are consecutive, or say their offsets themselves. A row that has no destination is a dead letter as it came, and stops
+    no other.
     """
-    for route, own, rows in split_routes(batch):
-        rule = rules[route]
+    every = routes_of(batch)
+    for rule, rows in _alike(every, rules):
+        own, routes = (batch, every) if rows is None else (batch.take(pa.array(rows)), every.only(rows))
         result = apply(own, rule)
         if rule.message_id is not None:
             key, beginning = rule.message_id
@@ -74,11 +87,31 @@ def applied(batch: Batch, log: str, first_offset: int, rules: Mapping[str, Route
             result = with_ids(result, key, pc.binary_join_element_wise(f"{beginning}:{log}", numbers, ":"))
         nowhere = _nowhere(result, rule)
         if nowhere is None:
-            yield route, result, None
+            yield routes, result, None
             continue
-        if nowhere.true_count < len(nowhere):
-            yield route, result.filter(pc.invert(nowhere)), None
-        yield route, apply(own.filter(nowhere), as_it_came(route)), NO_DESTINATION
+        lost = nowhere.to_numpy(zero_copy_only=False)
+        if not lost.all():
+            yield routes.only(~lost), result.filter(pc.invert(nowhere)), None
+        yield routes.only(lost), apply(own.filter(nowhere), as_it_came(rule.route)), NO_DESTINATION
+
+
+def _alike(routes: Labels, rules: Mapping[str, RouteRules]) -> list[tuple[RouteRules, Places | None]]:
+    """The rules of these rows, and which rows each is for (None = all): routes whose rules differ only in name have one."""
+    if len(routes.names) == 1:
+        return [(rules[routes.names[0]], None)]
+    kinds: dict[RouteRules, int] = {}
+    kind_of = np.zeros(len(routes.names), np.int64)
+    for number in np.unique(routes.of_row):
+        kind_of[number] = kinds.setdefault(_nameless(rules[routes.names[number]]), len(kinds))
+    if len(kinds) == 1:
+        return [(next(iter(kinds)), None)]
+    kind_of_row = kind_of[routes.of_row]
+    return [(rule, np.flatnonzero(kind_of_row == kind)) for rule, kind in kinds.items()]
+
+
+@lru_cache(maxsize=4096)
+def _nameless(rule: RouteRules) -> RouteRules:
+    return replace(rule, route="")
 
 
 def as_it_came(route: str) -> RouteRules:
@@ -116,19 +149,25 @@ def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
     return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
 
 
-def split_routes(batch: Batch) -> list[tuple[str, Batch, npt.NDArray[np.int64] | None]]:
-    """The rows of each route and their places, order kept; a batch of one route is handed through as it is (None = all)."""
+def routes_of(batch: Batch) -> Labels:
+    """What the rows say whose they are."""
     column = batch.column("route")
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    names = column.dictionary.to_pylist()
-    if len(names) == 1:
-        return [(names[0], batch, None)]
-    indices = column.indices.to_numpy(zero_copy_only=False)
-    present = [names[i] for i in np.unique(indices)]
-    if len(present) == 1:
-        return [(present[0], batch, None)]
-    places = [(name, np.flatnonzero(indices == names.index(name))) for name in present]
+    return Labels.of(column if pa.types.is_dictionary(column.type) else column.dictionary_encode())
+
+
+def split_routes(batch: Batch) -> list[tuple[str, Batch, Places | None]]:
+    """The same as ``split``, for rows that say their routes."""
+    return split(routes_of(batch), batch)
+
+
+def split(routes: Labels, batch: Batch) -> list[tuple[str, Batch, Places | None]]:
+    """The rows of each route and their places, order kept; a batch of one route is handed through as it is (None = all).
+
+    Each has memory of its own: a route whose remote is away must not keep the rows of all others.
+    """
+    places = routes.places()
+    if len(places) == 1:
+        return [(places[0][0], batch, None)]
     return [(name, batch.take(pa.array(rows)), rows) for name, rows in places]
 
 

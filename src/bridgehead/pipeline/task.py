@@ -11,15 +11,18 @@ import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, checksum, concat
+from bridgehead.columns.labels import Labels, joined
 from bridgehead.failpoints import passing
 from bridgehead.pipeline.client import NodeClient, node_client
 from bridgehead.pipeline.protocol import MAX_PART_BYTES
-from bridgehead.pipeline.rules import RouteRules, applied
+from bridgehead.pipeline.rules import RouteRules, together
 
 MANIFEST_DDL: Final = "name string, `order` bigint, rows bigint, checksum bigint, reason string"
 MANIFEST: Final = pa.schema(
@@ -35,11 +38,22 @@ MANIFEST: Final = pa.schema(
 
 @dataclass(slots=True)
 class _Pending:
-    """Rows that are not staged yet, by route."""
+    """Rows that are not staged yet, with the routes of each batch."""
 
     order: int
-    rows: dict[str, list[Batch]] = field(default_factory=dict)
+    routes: list[Labels] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
     size: int = 0
+
+    def by_route(self) -> dict[str, Batch]:
+        """Put in order once, then cut: the pieces share their memory, for they leave at once."""
+        routes, rows = joined(self.routes), concat(self.batches)
+        places = routes.places()
+        if len(places) == 1:
+            return {places[0][0]: rows}
+        rows = rows.take(pa.array(np.concatenate([own for _, own in places])))
+        firsts = accumulate((len(own) for _, own in places), initial=0)
+        return {name: rows.slice(first, len(own)) for (name, own), first in zip(places, firsts, strict=False)}
 
 
 class Stager:
@@ -55,13 +69,14 @@ class Stager:
 
     def add(self, rows: Batch, first_offset: int, rules: Mapping[str, RouteRules]) -> None:
         """Rows of any routes, consecutive or with their offsets; ``first_offset`` is that of their first, and rises."""
-        for route, batch, reason in applied(rows, self._log, first_offset, rules):
-            self.put(route, batch, first_offset, reason)
+        for routes, batch, reason in together(rows, self._log, first_offset, rules):
+            self.put(routes, batch, first_offset, reason)
 
-    def put(self, route: str, batch: Batch, order: int, reason: str | None = None) -> None:
-        """OUTBOX rows of a route, or rows that are to be its dead letters; ``order`` rises."""
+    def put(self, routes: Labels, batch: Batch, order: int, reason: str | None = None) -> None:
+        """OUTBOX rows of these routes, or rows that are to be their dead letters; ``order`` rises."""
         pending = self._pending.setdefault(reason, _Pending(order))
-        pending.rows.setdefault(route, []).append(batch)
+        pending.routes.append(routes)
+        pending.batches.append(batch)
         pending.size += batch.nbytes
         if pending.size >= MAX_PART_BYTES:
             self._stage(reason)
@@ -74,7 +89,7 @@ class Stager:
 
     def _stage(self, reason: str | None) -> None:
         pending = self._pending.pop(reason)
-        part = {route: concat(batches) for route, batches in pending.rows.items()}
+        part = pending.by_route()
         name = f"{self._task}/{len(self._manifest)}"
         passing("worker.read")
         self._node.stage(self._log, name, part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from bridgehead.columns.labels import Labels
+from bridgehead.columns.labels import Labels, joined
 
 
 def labels(*of_row: int) -> Labels:
@@ -39,3 +39,14 @@ def test_names_that_no_row_has_can_be_left_out() -> None:
     short = labels(2, 0, 2).short()
     assert short.names == ("a", "c")
     assert short.column().to_pylist() == ["c", "a", "c"]
+
+
+def test_the_places_of_each_name_keep_their_order() -> None:
+    assert [(name, rows.tolist()) for name, rows in labels(2, 0, 2, 0).places()] == [("a", [1, 3]), ("c", [0, 2])]
+    assert [(name, rows.tolist()) for name, rows in Labels.one("a", 2).places()] == [("a", [0, 1])]
+
+
+def test_labels_of_several_batches_are_joined_whatever_their_names() -> None:
+    assert joined([labels(0, 2), labels(1)]).column().to_pylist() == ["a", "c", "b"]
+    mixed = joined([labels(0, 2), Labels.one("z", 2), Labels(("c", "a"), np.array([1, 0], np.int32))])
+    assert mixed.column().to_pylist() == ["a", "c", "z", "z", "a", "c"]
