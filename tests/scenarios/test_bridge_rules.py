@@ -93,6 +93,24 @@ def test_a_destination_is_made_of_what_the_wildcards_of_the_filter_stand_for(wor
 
 
 @both_ways
+def test_a_message_that_has_no_destination_is_a_dead_letter_and_stops_no_other(world: World, direction: str) -> None:
+    start, last = prefix(world, direction), f"short-{world.engine}-{direction}"
+    sent = [Message(f"{start}/short/a{rest}", rest.encode(), 1) for rest in (f"/{last}", "", f"/{last}/more")]
+    came = crossed(world, direction, sent, last)
+    assert told(came) == [(last, f"/{last}".encode(), 1), (last, f"/{last}/more".encode(), 1)]
+    [route] = [each for each in world.node.routes("rules", direction) if f"{start}/short/#" in each["filters"]]
+    assert (route["deadLettered"], route["entered"], route["delivered"]) == ({"no-destination": 1}, 3, 2)
+    code, body = world.node.get(f"/api/v1/deadletters?route={route_id(world, start, direction)}")
+    assert code == 200
+    assert [(letter["topic"], letter["reason"]) for letter in body["deadLetters"]] == [(f"{start}/short/a", "no-destination")]
+
+
+def route_id(world: World, start: str, direction: str) -> str:
+    routes = world.node.status()["routes"].items()
+    return next(name for name, each in routes if each["filters"] == [f"{start}/short/#"] and each["direction"] == direction)
+
+
+@both_ways
 def test_a_topic_is_rewritten_by_a_regular_expression(world: World, direction: str) -> None:
     start = prefix(world, direction)
     came = crossed(world, direction, [Message(f"{start}/old/{rest}", b"", 1) for rest in ("ab/c", "d")], f"{start}/new/#")

@@ -9,7 +9,7 @@ import pytest
 
 from bridgehead.errors import RefusedError
 from bridgehead.storage.deaddesk import PREVIEW_BYTES, DeadLetterDesk
-from bridgehead.storage.deadletters import DROPPED, RESENT, TRANSFORM_FAILED, Deaths
+from bridgehead.storage.deadletters import DROPPED, NO_DESTINATION, RESENT, TRANSFORM_FAILED, Deaths
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
@@ -175,3 +175,14 @@ def test_a_message_that_its_transform_failed_on_goes_through_it_again(office: Of
     assert taken == [0, 2]
     assert office.waiting("a") == []
     assert listed(office, "a") == [("a", 1)]
+
+
+def test_a_message_without_a_destination_begins_its_way_anew(office: Office) -> None:
+    bury_made(office, NO_DESTINATION, *numbered(0, 3))
+    with pytest.raises(RefusedError, match="only a running node"):
+        office.desk.resend("a", None)
+    taken: list[int] = []
+    desk = DeadLetterDesk(office.engine, office.outboxes, {"a": lambda changes, rows: taken.extend(numbers(rows))})
+    assert desk.resend("a", [1]) == 1
+    assert taken == [1]
+    assert not office.outboxes["a"].has_waiting, "it is not an outbox row"
