@@ -43,7 +43,7 @@ MAY_IMPORT = {
         "bridge", "clock", "columns", "errors", "java", "link", "pipeline", "session", "settings", "storage", "wire",
     },
     "telemetry": {"clock"},
-    "console": {"errors", "telemetry"},
+    "console": {"clock", "errors", "telemetry"},
     "reach": {"errors", "pipeline", "settings"},
     "node": {
         "bridge", "broker", "clock", "columns", "errors", "pipeline", "reach", "settings", "storage", "wire",

@@ -26,11 +26,12 @@ class LocalPublisher:
     """
 
     def __init__(
-        self, outbox: Outbox, publish: Callable[[Batch, Callable[[Changes, int], None]], int], max_age: float | None = None
+        self, outbox: Outbox, publish: Callable[[Batch, Callable[[Changes, int, int], None]], int], max_age: float | None = None
     ) -> None:
         self._outbox = outbox
         self._max_age_us = None if max_age is None else round(max_age * 1_000_000)
         self._publish = publish
+        self.unheard = 0  # messages that nobody had subscribed to when they were published
         self._due = False
         self._blocked = False  # the next row has no room in a route of the local broker
         outbox.on_waiting = self.wake
@@ -61,9 +62,12 @@ class LocalPublisher:
             self._outbox.drop(seqs[over], "expired")
             batch, expiry, seqs = batch.filter(pa.array(~over)), expiry[~over], seqs[~over]
         if len(seqs):
-            done = self._publish(
-                _wire_rows(batch, expiry), lambda changes, rows: self._outbox.acknowledge(seqs[:rows], changes)
-            )
+
+            def taken(changes: Changes, rows: int, unheard: int) -> None:
+                self._outbox.acknowledge(seqs[:rows], changes)
+                self.unheard += unheard
+
+            done = self._publish(_wire_rows(batch, expiry), taken)
             self._blocked = done < len(seqs)
             self._outbox.reset(seqs[done:])
         self.wake()

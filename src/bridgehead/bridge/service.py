@@ -35,7 +35,7 @@ class BridgeService:
         pull_doors: list[Door],
         engine: Engine,
         journal: Journal,
-        publish: Callable[[Batch, str, Callable[[Changes, int], None]], int],
+        publish: Callable[[Batch, str, Callable[[Changes, int, int], None]], int],
         space: FreeSpace | None = None,
     ) -> None:
         self.id = bridge.id

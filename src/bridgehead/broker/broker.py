@@ -46,10 +46,11 @@ SESSIONS_LIMIT: Final = 100_000
 
 
 Also = Callable[[Changes], None]
-Taken = Callable[[Changes, int], None]
+Taken = Callable[[Changes, int, int], None]
+"""A write, how many rows are done with, and how many of those nobody here had subscribed to."""
 
 
-def _no_matter(changes: Changes, rows: int) -> None:
+def _no_matter(changes: Changes, rows: int, unheard: int) -> None:
     """Nothing else changes with what is published."""
 
 
@@ -141,10 +142,11 @@ class Broker:
             done = verdict.held[0][0] if verdict.held else done
             admitted = pa.array(verdict.admitted)
             batch, clients = batch.filter(admitted), clients.filter(admitted)
-        if batch.num_rows:
-            self._accept(batch, clients, lambda changes: taken(changes, done))
+        published, heard = batch.num_rows, self.distributor.heard
+        if published:
+            self._accept(batch, clients, lambda changes: taken(changes, done, published + heard - self.distributor.heard))
         else:
-            self._write(lambda changes: taken(changes, done))
+            self._write(lambda changes: taken(changes, done, 0))
         return done
 
     def publish_all(self, batch: Batch, client_id: str, with_it: Also) -> bool:

@@ -66,6 +66,7 @@ class Distributor:
         self._guarded: bool | None = None  # whether any route makes publishers wait; None: not looked yet
         self.retained = Retained(engine)
         self.dirty: dict[int, ClientSession] = {}
+        self.heard = 0  # messages that at least one client had subscribed to
 
     def subscribe(self, session: ClientSession, subscription: Subscription, identifier: int) -> bool:
         """True if the session did not have this filter before."""
@@ -117,6 +118,8 @@ class Distributor:
         """Rows of one plan, as far as they do not go to routes."""
         for door in plan.excluded:
             door.exclude(part.batch.num_rows)
+        if plan.deliveries:
+            self.heard += part.batch.num_rows
         for delivery in plan.deliveries:
             self._deliver(changes, delivery, part)
 

@@ -46,6 +46,10 @@ BRIDGES: Final[tuple[Family[BridgeService], ...]] = (
     ),
     Family("counter", "bridge_received_messages", "Messages that the remote sent.", lambda bridge: bridge.consumer.received),
     Family(
+        "counter", "bridge_unheard_messages", "Messages of the remote that nobody had subscribed to here.",
+        lambda bridge: sum(publisher.unheard for publisher in bridge.publishers),
+    ),
+    Family(
         "counter", "bridge_skipped_messages", "Messages of the remote that no route got, by reason.",
         lambda bridge: {
             "unmatched": bridge.consumer.unmatched,

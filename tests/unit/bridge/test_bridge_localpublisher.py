@@ -25,13 +25,13 @@ class End:
         self.room = 1 << 60
         self.publisher = LocalPublisher(self.outbox, self._publish, max_age)
 
-    def _publish(self, batch: Batch, taken: Callable[[Changes, int], None]) -> int:
+    def _publish(self, batch: Batch, taken: Callable[[Changes, int, int], None]) -> int:
         rows = min(batch.num_rows, self.room)
         self.room -= rows
         if rows:
             self.published.append(batch.slice(0, rows))
         self.writes.append(Changes())
-        taken(self.writes[-1], rows)
+        taken(self.writes[-1], rows, 0)
         self.engine.write(self.writes[-1])
         return int(rows)
 

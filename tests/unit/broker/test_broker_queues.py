@@ -112,7 +112,7 @@ async def test_a_message_from_inside_the_node_reaches_a_kept_queue_in_the_write_
     subscriber(site, "in/#").transport.lose()
     writes: list[int] = []
 
-    def with_it(changes: Any, rows: int) -> None:
+    def with_it(changes: Any, rows: int, unheard: int) -> None:
         writes.append(len(changes.puts))
         changes.state[("taken",)] = 1
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiomqtt
 import httpx
 import pytest
 from prometheus_client import Metric
@@ -107,6 +108,55 @@ async def test_a_pull_is_counted_at_every_door(node: Node, remote: Remote) -> No
     assert await value(node, "bridgehead_route_received_messages_total", **pull) == 3
     assert await value(node, "bridgehead_route_delivered_messages_total", **pull) == 3
     assert await value(node, "bridgehead_route_tier2_messages", **pull) == 0
+    assert await value(node, "bridgehead_bridge_unheard_messages_total", bridge="cloud") == 3, "nobody has subscribed here"
+
+
+async def test_what_somebody_has_subscribed_to_is_heard(node: Node, remote: Remote) -> None:
+    visit = await remote.accept()
+    await visit.granted()
+    async with aiomqtt.Client("127.0.0.1", node.ports[0]) as client:
+        await client.subscribe("in/x/#")
+        await client.subscribe("in/+/b")
+        visit.send(*[Publish(topic, b"", 1, packet_id=at) for at, topic in enumerate(("in/x/a", "in/x/b", "in/y/a"), 1)])
+        await until(lambda: node.broker.received_rows == 3)
+    assert await value(node, "bridgehead_bridge_unheard_messages_total", bridge="cloud") == 1
+
+
+async def test_the_ten_counters_of_a_bridge_have_the_names_of_hivemq_edge_too(node: Node, remote: Remote) -> None:
+    visit = await remote.accept()
+    await visit.granted()
+    hops = [("hmq-bridge-hop-count", "1")]
+    rows = wire_rows(*numbered(0, 5, topic="out/a"), {"topic": "out/no/b"}, {"topic": "out/c", "user_properties": hops})
+    node.broker.publish(rows, "machine")
+    first, *others = await visit.publishes(5)
+    visit.send(Puback(first.packet_id, Reason.NOT_AUTHORIZED), *[Puback(each.packet_id) for each in others])
+    incoming = [Publish("in/x", b"", 1, packet_id=number) for number in (1, 2, 3)]
+    visit.send(*incoming, Publish("in/y", b"", 1, packet_id=4, properties={"user_property": hops}))
+    await until(lambda: node.broker.received_rows == 10 and node.view().snapshot()["routes"].popitem()[1]["delivered"] == 3)
+    expected = {
+        "forward.publish.count": 4,
+        "forward.publish.failed.count": 1,
+        "forward.publish.excluded.count": 1,
+        "forward.publish.loop-hops-exceeded.count": 1,
+        "local.publish.received.count": 7,
+        "remote.publish.received.count": 4,
+        "remote.publish.loop-hops-exceeded.count": 1,
+        "local.publish.count": 3,
+        "local.publish.no-subscriber-present.count": 3,
+        "local.publish.failed.count": 0,
+    }
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{node.console_port}/api/v1") as client:
+        names = {item["name"] for item in (await client.get("/metrics")).json()["items"]}
+        prefix = "com.hivemq.edge.bridge.cloud."
+        assert {name.removeprefix(prefix) for name in names if name.startswith(prefix)} == set(expected)
+        found = {suffix: (await client.get(f"/metrics/{prefix}{suffix}/latest")).json()["value"] for suffix in expected}
+        dropped = (await client.get("/metrics/com.hivemq.edge.messages.dropped.count/latest")).json()
+        unknown = await client.get("/metrics/com.hivemq.edge.nothing/latest")
+    assert found == expected
+    assert dropped["value"] == 3
+    assert dropped["sampleTime"].endswith("Z")
+    assert unknown.status_code == 404
+    assert all(f"`{suffix}`" in PAGE.read_text() for suffix in expected)
 
 
 async def test_the_state_of_a_connection_is_one_of_a_list(node: Node, remote: Remote) -> None:
