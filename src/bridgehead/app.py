@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -15,13 +15,18 @@ from bridgehead.broker.broker import Broker
 from bridgehead.broker.listener import Listener
 from bridgehead.console import deadletters
 from bridgehead.console.backup import backup_router
+from bridgehead.console.bridges import bridges_router
 from bridgehead.console.server import Console
-from bridgehead.errors import CommandError, StorageError
+from bridgehead.errors import CommandError, SettingsError, StorageError
+from bridgehead.node.bridges import Bridges
 from bridgehead.node.engines import Engines
-from bridgehead.node.routes import Routes
+from bridgehead.node.filewatch import FileWatch
+from bridgehead.node.management import Management
+from bridgehead.node.routes import Routes, live
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.submissions import MAX_SUBMITTED_BYTES, Submissions
 from bridgehead.settings.bridge import Bridge
+from bridgehead.settings.configuration import Configuration
 from bridgehead.settings.model import Settings
 from bridgehead.storage.deaddesk import DeadLetterDesk
 from bridgehead.storage.engine import Changes, Engine
@@ -47,8 +52,10 @@ RETENTION_EVERY: Final = 10.0
 class Node:
     """One Bridgehead node. ``start`` returns when listeners accept; the pipeline may still be on its way."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, configuration: Configuration | None = None) -> None:
+        """``configuration``: where the settings are from, if they can change while the node runs."""
         self.settings = settings
+        self._configuration = configuration or Configuration.of(settings)
         self.failure: BaseException | None = None  # why the node must end
         self.on_failure: Callable[[], None] = lambda: None
         self._engine = self._storage()
@@ -62,12 +69,17 @@ class Node:
         # A token may outlive the node: no epoch of an earlier life may mean anything in this one.
         epochs = secrets.randbits(48) << EPOCHS_OF_A_LIFE
         self._gate = Gate(self._engine, self._journal, self._routes.outboxes, staged, epochs, self._routes.transforms)
-        self._desk = self._dead_letter_desk()
+        self._desk = DeadLetterDesk(self._engine, {})
+        self._follow_dead_letters()
         self._listeners: list[Listener] = []
-        self._bridges: dict[str, BridgeService] = {}
+        self._bridges = Bridges(self._bridge)
+        self._view: NodeView | None = None  # what telemetry looks at
         self._engines: Engines | None = None
         self._backing_up = False
         self._console: Console | None = None
+        self._management: Management | None = None  # None: it has not started yet
+        self._file_watch: FileWatch | None = None
+        self._reloads: set[asyncio.Task[None]] = set()
 
     def _storage(self) -> Engine:
         persistence = self.settings.persistence
@@ -105,13 +117,13 @@ class Node:
         finally:
             self._backing_up = False
 
-    def _dead_letter_desk(self) -> DeadLetterDesk:
+    def _follow_dead_letters(self) -> None:
         """Messages die on their way to a remote, and in either direction by a transform or for want of a destination."""
         routes = self._routes
         dying = [route.id for route in routes.configured.values() if route.has_dead_letters]
         anew = [each.id for each in routes.configured.values() if each.transform is not None or each.changes_topics]
         again = {route: routes.doors[route].admit_again for route in anew}
-        return DeadLetterDesk(self._engine, {route: routes.outboxes[route] for route in dying}, again)
+        self._desk.follow({route: routes.outboxes[route] for route in dying}, again)
 
     def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Whoever wanted to write to a disk that has failed; why it failed is said once, at the end."""
@@ -123,13 +135,11 @@ class Node:
         asyncio.get_running_loop().set_exception_handler(self._unexpected)
         limits = self.settings.queued_messages
         bounds = (limits.max_queued_messages, limits.max_queue_bytes)
-        self.broker = Broker(self._engine, self._journal, self._routes.doors_of("push"), *bounds, self._space)
+        self.broker = Broker(self._engine, self._journal, self._routes.pushes, *bounds, self._space)
         self._gate.on_commit = lambda _: self._room_again()
         submissions = Submissions(self._engine, self.broker.publish_all, MAX_SUBMITTED_BYTES)
         parts = (self._engine, self._journal, self._gate, self._routes, submissions)
         self._engines = Engines(self.settings, *parts, landed=self._pump)
-        for bridge in self.settings.bridges:
-            self._bridges[bridge.id] = self._bridge(bridge)
         if self._space is not None:
             self._space.on_room = self._room_again
             self._watch_space()
@@ -140,8 +150,10 @@ class Node:
                 self._listeners.append(Listener(self.broker, listener.host, listener.port))
                 await self._listeners[-1].bind()
             console = self.settings.console
-            routers = (backup_router(self._back_up), deadletters.router(self._desk))
-            self._console = Console(console.host, console.port, self.view(), *routers)
+            management = Management(self._configuration, self)
+            routers = (backup_router(self._back_up), deadletters.router(self._desk), bridges_router(management))
+            token = None if console.token is None else console.token.get_secret_value()
+            self._console = Console(console.host, console.port, self.view(), *routers, token=token)
             await self._console.start()
             self._engines.start()
             # The first start on a machine compiles the kernels; the loop stays free, so health answers meanwhile.
@@ -151,25 +163,98 @@ class Node:
         except BaseException:
             await self.stop()
             raise
-        for service in self._bridges.values():
-            service.start()
+        self._bridges.on_change = self._show
+        self._bridges.arrange(self.settings, self._configuration.overlay.stopped)
         self._engines.wake()  # rows of an earlier life may wait
+        management.begin()
+        self._management = management
+        if self.settings.watch_file and self._configuration.path is not None:
+            self._file_watch = FileWatch(self._configuration.path, self.reload)
+            self._file_watch.start()
 
-    def _bridge(self, bridge: Bridge) -> BridgeService:
+    # -- changing while it runs ---------------------------------------------------------------------------------------
+
+    async def change(self, settings: Settings, stopped: Container[str], save: Callable[[], None]) -> None:
+        """Become what these settings say, as far as that is possible; ``save`` is called before anything is changed.
+
+        One at a time. Routes, doors and engines change in one turn of the loop; bridges follow in the background.
+        """
+        assert self._engines is not None
+        plan = self._routes.plan(settings)
+        try:
+            await self._engines.make_way(plan)
+            save()
+            self._routes.change(plan)
+            self._engines.change(plan)
+            self.broker.distributor.routes_changed()
+            self.settings = settings
+            self._bridges.arrange(settings, stopped)
+            self._follow_dead_letters()
+        finally:
+            await self._engines.go_on()
+            self._show()
+
+    async def purge(self, bridge: str) -> int:
+        """Throw away the queues of routes that this bridge had; how many routes."""
+        assert self._engines is not None
+        routes = self._routes.removed_of(bridge)
+        if routes:
+            try:
+                await self._engines.let_go(routes)
+                self._routes.purge(routes)
+                self._follow_dead_letters()
+            finally:
+                await self._engines.go_on()
+                self._show()
+        return len(routes)
+
+    def reload(self) -> None:
+        """Read the configuration file again, in the background; what is wrong with it is said, and changes nothing."""
+        if self._management is not None:
+            task = asyncio.get_running_loop().create_task(self._reload(self._management))
+            self._reloads.add(task)
+            task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self, management: Management) -> None:
+        try:
+            await management.reload()
+        except SettingsError as error:
+            log.error("the configuration file has %d faults, nothing is changed:\n%s", len(error.faults), error)
+        except OSError as error:
+            log.error("the configuration file was read again, and nothing is changed: %s", error)
+
+    @property
+    def bridges(self) -> Bridges:
+        return self._bridges
+
+    def left_by(self, bridge: str) -> bool:
+        """Whether queues are here of routes that this bridge had."""
+        return bool(self._routes.removed_of(bridge))
+
+    def _show(self) -> None:
+        """Telemetry sees what is there now."""
+        if self._view is not None:
+            assert self._engines is not None
+            self._view.pipeline = self._engines.pipeline
+            self._view.routes[:] = self._route_views()
+            live(self._view.removed, {route: self._routes.outboxes[route] for route in self._routes.removed})
+
+    def _bridge(self, bridge: Bridge, before: BridgeService | None) -> BridgeService:
         routes, publish = self._routes, partial(self.broker.publish, waits=True)
         pulls = routes.doors_of("pull", bridge.id)
         own = routes.of(bridge.id)
-        return BridgeService(bridge, own, routes.outboxes, pulls, self._engine, self._journal, publish, self._space)
+        parts = (routes.outboxes, pulls, self._engine, self._journal, publish, self._space)
+        return BridgeService(bridge, own, *parts, before=before)
 
     def _room_again(self) -> None:
         """Rows have left the journal or an outbox, or the disk has space again: whoever waits for that may look."""
         self.broker.room_again()
-        for service in self._bridges.values():
+        for service in self._bridges.services.values():
             service.room_again()
 
     def _pump(self) -> None:
         """What the node itself has moved into outboxes leaves now, not a turn of the loop later."""
-        for service in self._bridges.values():
+        for service in self._bridges.services.values():
             service.uplink.outgoing.pump_if_due()
 
     def _watch_space(self) -> None:
@@ -192,11 +277,28 @@ class Node:
             self._engine.write(changes)
 
     def view(self) -> NodeView:
-        """What telemetry may look at."""
+        """What telemetry may look at: kept up to date when something changes."""
         assert self._engines is not None
+        if self._view is None:
+            self._view = NodeView(
+                name=self.settings.node,
+                listening=lambda: self._listening,
+                broker=self.broker,
+                journal=self._journal,
+                gate=self._gate,
+                pipeline=self._engines.pipeline,
+                bridges=self._bridges.services,
+                routes=self._route_views(),
+                storage=lambda: {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot()},
+                removed={route: self._routes.outboxes[route] for route in self._routes.removed},
+                space=self._space,
+            )
+        return self._view
+
+    def _route_views(self) -> list[RouteView]:
         routes = self._routes
-        pushing = {f.outbox.route: f for service in self._bridges.values() for f in service.forwarders}
-        views = [
+        pushing = {f.outbox.route: f for service in self._bridges.services.values() for f in service.forwarders}
+        return [
             RouteView(
                 route=route,
                 door=routes.doors[route.id],
@@ -205,19 +307,6 @@ class Node:
             )
             for route in routes.configured.values()
         ]
-        return NodeView(
-            name=self.settings.node,
-            listening=lambda: self._listening,
-            broker=self.broker,
-            journal=self._journal,
-            gate=self._gate,
-            pipeline=self._engines.pipeline,
-            bridges=self._bridges,
-            routes=views,
-            storage=lambda: {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot()},
-            removed={route: routes.outboxes[route] for route in routes.removed},
-            space=self._space,
-        )
 
     @property
     def _listening(self) -> bool:
@@ -236,11 +325,15 @@ class Node:
         for watch in (self._space_watch, self._retention_watch):
             if watch is not None:
                 watch.cancel()
+        if self._file_watch is not None:
+            self._file_watch.stop()
         for listener in self._listeners:
             await listener.stop()
+        if self._reloads:
+            await asyncio.wait(self._reloads)
         if self._engines is not None:
             await self._engines.stop()
-        await asyncio.gather(*(service.stop() for service in self._bridges.values()))
+        await self._bridges.stop()
         self.broker.close()
         if self._engines is not None:
             await self._engines.close()

@@ -17,7 +17,7 @@ import typer
 
 from bridgehead import __version__
 from bridgehead.commands import deadletters
-from bridgehead.commands.frame import AsJson, ConfigFile, one_line_errors, report_faults, settings_of
+from bridgehead.commands.frame import AsJson, ConfigFile, configuration_of, one_line_errors, report_faults, settings_of
 from bridgehead.commands.importing import command as importing
 from bridgehead.errors import SettingsError, StorageError
 from bridgehead.interpreter import end, without_pandas
@@ -56,16 +56,18 @@ def check(config: ConfigFile) -> None:
 def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
     """Run a node in the foreground until SIGTERM or SIGINT."""
     _log_to_stderr(verbose=verbose)
-    settings = settings_of(config)
+    configuration = configuration_of(config)
+    settings = configuration.settings
     for line in advice(settings):
         log.warning(line)
     without_pandas()
     from bridgehead.app import Node
 
     async def serve() -> None:
-        node = Node(settings)
+        node = Node(settings, configuration)
         stopped = _until_told_to_stop()
         node.on_failure = stopped.set
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.reload)
         await node.start()
         logging.getLogger("bridgehead").info("node %s listens on %s", settings.node, node.ports)
         await stopped.wait()

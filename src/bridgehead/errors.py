@@ -4,6 +4,8 @@
     ├── SettingsError        the configuration cannot be used; carries every fault with its path
     ├── ProtocolError        the peer broke MQTT; carries the reason code it is told
     ├── RefusedError         a request was understood and refused; carries the reason
+    │   ├── NotThereError    what it is about does not exist
+    │   ├── ConflictError    what it would make exists already
     │   ├── StaleEpochError  a pipeline of an earlier life asked; it must end
     │   └── NotRetainedError rows were asked for that the journal has let go of; carries the range
     ├── TransformError       what a user's transform is, or makes, cannot be used; the text says why
@@ -42,6 +44,14 @@ class ProtocolError(BridgeheadError):
 
 class RefusedError(BridgeheadError):
     """A well-formed request that is refused; the text is the reason."""
+
+
+class NotThereError(RefusedError):
+    """Something was asked of what does not exist."""
+
+
+class ConflictError(RefusedError):
+    """What is to be made exists already."""
 
 
 class StaleEpochError(RefusedError):

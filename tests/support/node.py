@@ -117,6 +117,23 @@ class NodeProcess:
         except (urllib.error.URLError, OSError):
             return 0, None
 
+    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> tuple[int, Any]:
+        """Status and JSON of a request that changes something; None where the answer is empty."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.console_port}{path}",
+            data=data,
+            method=method,
+            headers={"Content-Type": "application/json", **(headers or {})},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                text = answer.read()
+                return answer.status, json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
     def status(self) -> dict[str, Any]:
         code, body = self.get("/api/v1/status")
         assert code == 200, self.log()

@@ -92,6 +92,18 @@ class Consumer:
         """What is held back is bounded: a remote that sends on regardless is sent away, and sends it again later."""
         return self._held is not None and self._held[1].size > HELD_BYTES
 
+    def follow(self, before: Consumer) -> None:
+        """Go on where another one of this bridge has ended: its counts, and what it knows of the ids of the same client id."""
+        if before._client.equals(self._client):
+            self.inbound = before.inbound
+        for name in ("received", "unmatched", "retained_skipped", "copies_skipped", "held_lost"):
+            setattr(self, name, getattr(before, name))
+
+    def doors_changed(self) -> None:
+        """Doors lead elsewhere than before."""
+        self._plans.invalidate()
+        self._guarded = any(door.room is not None for door in self._doors)
+
     def room_again(self) -> None:
         """There may be room for what is held back."""
         if self._held is not None and not self._offer_due:

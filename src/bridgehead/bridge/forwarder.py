@@ -167,6 +167,13 @@ class Forwarder:
         """The remote knows nothing of these rows any more: they wait again, in their old places."""
         self.return_all(self.poison.lost(seqs, self.outbox.topics(seqs)) if self.poison.remembers else seqs)
 
+    def retire(self, in_flight: Seqs) -> None:
+        """Nobody sends from here any more: all that was polled waits in the outbox again, for whoever comes next."""
+        self.outbox.holder = None
+        self.outbox.on_waiting = lambda: None
+        self.return_all(np.concatenate([in_flight, self.poison.waiting()]))
+        self.poison = Poison()
+
     def return_all(self, unsent: Seqs) -> None:
         """The connection is gone: these rows, and all of tier 2 behind them, wait in the outbox again, in order."""
         seqs = np.concatenate([unsent, *self._tier2.clear()])

@@ -34,7 +34,13 @@ class LocalPublisher:
         self.unheard = 0  # messages that nobody had subscribed to when they were published
         self._due = False
         self._blocked = False  # the next row has no room in a route of the local broker
+        self._stopped = False
         outbox.on_waiting = self.wake
+
+    def stop(self) -> None:
+        """What waits, waits for whoever comes next."""
+        self._stopped = True
+        self._outbox.on_waiting = lambda: None
 
     def wake(self) -> None:
         if not self._due and not self._blocked:
@@ -48,6 +54,8 @@ class LocalPublisher:
 
     def _turn(self) -> None:
         self._due = False
+        if self._stopped:
+            return
         polled = self._outbox.poll(TURN_ROWS)
         if polled is None:
             return

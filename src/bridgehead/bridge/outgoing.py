@@ -5,12 +5,14 @@ then tier 1. If the remote has lost the session, everything unacknowledged is se
 
 In an engine that outlives the process the packet ids of QoS 2 do, too (``PacketIds``): after a restart a message for which
 PUBREC had come gets its PUBREL, and any other goes out in its old place in the queue, with its old id. So the rows of QoS 1
-before and between them, whose ids are not kept, do not lose their place.
+before and between them, whose ids are not kept, do not lose their place. An uplink that is rebuilt in a running node goes on in
+the same way, whatever the engine: the old side leaves its record (``retire``), the new one takes it up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,10 +28,10 @@ from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import monotonic, now_us
 from bridgehead.delivery.departures import Departure, Departures
-from bridgehead.delivery.packetids import PacketIds
+from bridgehead.delivery.packetids import PacketIds, forget
 from bridgehead.link.link import Link
 from bridgehead.session.sender import Finished, Sender, leading
-from bridgehead.storage.engine import Engine
+from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.storage.polled import Polled
 from bridgehead.wire.frames import encode_acks
 
@@ -77,13 +79,21 @@ class Outgoing:
         self._doubted = 0  # rows of an earlier life that may have left in a session which is not ours
         self._fresh = True  # the remote may hold ids half-way that this process knows nothing of
         self._resumed = False  # the remote has kept the session of this connection
+        self._silent: asyncio.Event | None = None  # nothing new is sent; set when nothing is in flight any more
         self._barrier = False  # nothing leaves on this connection before what we know is safe
         for forwarder in forwarders:
             forwarder.outbox.on_waiting = self.wake
+        self._engine = engine
+        self._name: Shelf = ("ids", "bridge", bridge)
+        routes = [forwarder.outbox.route for forwarder in forwarders]
+        record = PacketIds(engine, self._name, session, routes, self._sender.flow, LAST_ID)
+        if engine.durable or engine.state(self._name) is not None:
+            self._fresh, self._doubted = record.take_up([forwarder.outbox for forwarder in forwarders], WINDOW)
+        self._left = record  # where the ids are found by whoever comes next
         if engine.durable:
-            routes = [forwarder.outbox.route for forwarder in forwarders]
-            self._record = PacketIds(engine, ("ids", "bridge", bridge), session, routes, self._sender.flow, LAST_ID)
-            self._fresh, self._doubted = self._record.take_up([forwarder.outbox for forwarder in forwarders], WINDOW)
+            self._record = record
+        else:
+            self._forget_record()  # it is not kept up to date from here on
 
     @property
     def in_flight(self) -> int:
@@ -144,6 +154,8 @@ class Outgoing:
         if self._link is None:
             return
         self._link = None
+        if self._silent is not None:
+            self._silent.set()
         remains = self._departures.detach()
         self._never_left = remains.ids
         for forwarder in self._forwarders:
@@ -153,10 +165,35 @@ class Outgoing:
             forwarder.lost(np.concatenate([np.zeros(0, np.int64), *unsent]))
             forwarder.hold()
 
+    async def fall_silent(self, patience: float) -> None:
+        """Send nothing new, and wait so long for what is in flight: what is acknowledged now does not come twice."""
+        self._silent = asyncio.Event()
+        if self.in_flight and self._link is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._silent.wait(), patience)
+
     def stop(self) -> None:
         self._departures.stop()
         if self._due_timer is not None:
             self._due_timer.cancel()
+
+    def retire(self) -> None:
+        """The end of this side, with the connection gone: its rows wait in their outboxes, its ids are in the record."""
+        self.detach()
+        self.stop()
+        forwarders, self._forwarders = self._forwarders, []
+        for forwarder in forwarders:
+            forwarder.retire(self._sender.in_flight_of(forwarder.number))
+        if self._fresh and not self.in_flight:
+            self._forget_record()  # the remote may hold ids that nobody knows of: whoever comes next must not think otherwise
+        elif self._record is None:
+            self._left.begin()
+
+    def _forget_record(self) -> None:
+        changes = Changes()
+        forget(self._engine, changes, self._name, LAST_ID)
+        if changes.state:
+            self._engine.write(changes)
 
     def wake(self) -> None:
         """Something may wait in an outbox."""
@@ -175,6 +212,8 @@ class Outgoing:
         if self._link is None:
             for forwarder in self._forwarders:
                 forwarder.hold()
+            return
+        if self._silent is not None:
             return
         self._resend()
         idle = 0
@@ -256,6 +295,8 @@ class Outgoing:
             if answered.finished or answered.replies:
                 self._acknowledged += 1
                 self._departures.expect()
+            if self._silent is not None and not self.in_flight:
+                self._silent.set()
         self.wake()
 
     def _finish(self, finished: list[Finished]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from bridgehead.bridge.consumer import Consumer
@@ -23,9 +24,16 @@ from bridgehead.storage.outbox import Outbox
 WATCHDOG_AT_LEAST: Final = 30.0
 """Seconds, where the configuration does not say: a remote may be slow, and keep alive must have its turn first."""
 
+PATIENCE: Final = 2.0
+"""Seconds that the remote has for acknowledgements when a connection is about to end."""
+
 
 class BridgeService:
-    """Wires the parts of one configured bridge and starts and stops them."""
+    """Wires the parts of one configured bridge and starts and stops them, once.
+
+    A bridge that changes, or is started again, gets a new one, which goes on where the old one (``before``) has ended. Between
+    the two all rows wait in their outboxes.
+    """
 
     def __init__(
         self,
@@ -37,6 +45,7 @@ class BridgeService:
         journal: Journal,
         publish: Callable[[Batch, str, Callable[[Changes, int, int], None]], int],
         space: FreeSpace | None = None,
+        before: BridgeService | None = None,
     ) -> None:
         self.id = bridge.id
         wishes = wishes_of(bridge, routes)
@@ -64,6 +73,9 @@ class BridgeService:
             if route.direction == "pull"
         ]
         self.uplink = Uplink(rule, self.forwarders, self.consumer, engine)
+        if before is not None:
+            self.consumer.follow(before.consumer)
+            self.uplink.status = replace(before.uplink.status, state="disconnected", subscribed=False, subscribe_refused={})
 
     def start(self) -> None:
         self.uplink.start()
@@ -78,7 +90,21 @@ class BridgeService:
             publisher.room_again()
 
     async def stop(self) -> None:
-        await self.uplink.stop()
+        """The connection ends; what has come from the remote is still published here."""
+        await self.uplink.stop(PATIENCE)
+        self.uplink.outgoing.retire()
+
+    def rest(self) -> None:
+        """Instead of a start: no connection; what has come from the remote is published here all the same."""
+        self.uplink.outgoing.retire()
+        self.uplink.status.state = "stopped"
+        for publisher in self.publishers:
+            publisher.wake()
+
+    def let_go(self) -> None:
+        """After a stop: pulled rows that are not published yet wait as well."""
+        for publisher in self.publishers:
+            publisher.stop()
 
 
 def _uplink_rule(bridge: Bridge, wishes: Wishes, *, pushes: bool) -> UplinkRule:

@@ -156,9 +156,11 @@ class Uplink:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def stop(self) -> None:
+    async def stop(self, patience: float = 0.0) -> None:
         """Acknowledge what has come, say goodbye, then end; what the remote has not acknowledged stays where it is."""
         self._stopping = True
+        if self._online and patience:
+            await self.outgoing.fall_silent(patience)
         if self._link is not None and self._link.opened:
             try:
                 await asyncio.wait_for(self._take_leave(self._link), STOP_WITHIN)

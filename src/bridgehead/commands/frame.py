@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from bridgehead.errors import CommandError, RefusedError, SettingsError, StartError, StorageError
+from bridgehead.settings.configuration import Configuration
 from bridgehead.settings.load import default_settings, load
 from bridgehead.settings.model import Settings
 
@@ -24,6 +25,14 @@ def settings_of(config: Path | None, *, report: bool = False) -> Settings:
         return load(config, os.environ) if config is not None else default_settings()
     except SettingsError as error:
         report_faults(config, error, err=not report)
+
+
+def configuration_of(config: Path | None) -> Configuration:
+    """The same, with what API calls have changed."""
+    try:
+        return Configuration.read(config, os.environ)
+    except SettingsError as error:
+        report_faults(config, error, err=True)
 
 
 def report_faults(config: Path | None, error: SettingsError, *, err: bool = False) -> NoReturn:

@@ -21,11 +21,17 @@ from bridgehead.telemetry.snapshot import NodeView
 class Console:
     """Serves the API of one node: what can be read here, what can be asked for in ``routers``, one an area."""
 
-    def __init__(self, host: str, port: int, view: NodeView, *routers: APIRouter) -> None:
+    def __init__(self, host: str, port: int, view: NodeView, *routers: APIRouter, token: str | None = None) -> None:
+        """``token``: whoever shows it may change something from another machine."""
         self.host = host
         self.port = port
         config = uvicorn.Config(
-            _api(view, *routers), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, loop="none"
+            _api(view, *routers, token=token),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=2,
+            loop="none",
         )
         self._server = _Server(config)
         self._socket: socket.socket | None = None
@@ -63,9 +69,9 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
-def _api(view: NodeView, *routers: APIRouter) -> FastAPI:
+def _api(view: NodeView, *routers: APIRouter, token: str | None = None) -> FastAPI:
     api = FastAPI(title="Bridgehead", version=__version__, docs_url=None, redoc_url=None)
-    api.add_middleware(Guard)
+    api.add_middleware(Guard, token=token)
     for router in (metrics_router(view), *routers):
         api.include_router(router)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import replace
 
 from bridgehead.errors import StartError
-from bridgehead.node.routes import INLINE, Routes, log_name
+from bridgehead.node.routes import INLINE, Plan, Routes, live, log_name
 from bridgehead.pipeline.archive.spec import ArchiveSpec
+from bridgehead.pipeline.door import into_the_log
 from bridgehead.pipeline.gate import Gate
-from bridgehead.pipeline.inline import InlineEngine
+from bridgehead.pipeline.inline import MAX_ROWS, InlineEngine
 from bridgehead.pipeline.jobconfig import NodeJob, QueryConfig
 from bridgehead.pipeline.lease import LeaseDesk
-from bridgehead.pipeline.rehoming import rehome
+from bridgehead.pipeline.rehoming import rehome, strays_in
 from bridgehead.pipeline.replay import Replay
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.pipeline.service import Service
@@ -23,13 +25,13 @@ from bridgehead.reach import entrance
 from bridgehead.settings.model import Settings
 from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Engine
-from bridgehead.storage.journal import SHARED, Journal
+from bridgehead.storage.journal import SHARED, Journal, Log
 
 log = logging.getLogger(__name__)
 
 
 class Engines:
-    """Every engine knows the rules of every route: its log may hold rows of one that had another engine before."""
+    """At each moment every log has one reader, or none that reads: then a change may move what waits there."""
 
     def __init__(
         self,
@@ -55,38 +57,128 @@ class Engines:
         self._due = False
         self.service: Service | None = None  # where Spark, and whoever has a key, reads and writes
         self.pipeline: Supervisor | LeaseDesk | None = None  # who has the driver: we, or somebody else
+        self._paused = False
+        self._wanted: tuple[QueryConfig, ...] = ()  # what the settings say
+        self._running: tuple[QueryConfig, ...] = ()  # with what else is in their logs
+        self._bridge_names: dict[str, str] = {}  # of each route
+        self._log_names: dict[str, str] = {}
+        own = {route: self._journal.log(route) for route, each in routes.configured.items() if each.has_own_query}
+        for log_left in list(journal.logs.values()):
+            self._rehome(log_left, own)
+        self._arrange()
+        if self._running:
+            self._begin_pipeline(self._running)
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    async def make_way(self, plan: Plan) -> None:
+        """Before a change: whoever reads what the change concerns lets its batch end, and reads no more.
+
+        What waits in a log that a route leaves is brought along; only the last of it is left for the turn of the change.
+        """
+        if self.pipeline is not None and self._queries(plan) != self._wanted:
+            await self._pause()
+        await self._move_ahead(self._homes(plan), {**self._rules, **plan.rules})
+
+    def change(self, plan: Plan) -> None:
+        """The routes have changed, in this very turn of the loop: no row has come since."""
+        homes = self._homes(plan)
+        for log_left in list(self._journal.logs.values()):
+            self._rehome(log_left, homes)
         self._arrange()
 
+    async def go_on(self) -> None:
+        """After a change."""
+        if self._paused:
+            self._paused = False
+            if self._running and self.pipeline is not None:
+                self.pipeline.go_on(self._running)
+            elif self.pipeline is not None:
+                pipeline, self.pipeline = self.pipeline, None
+                await pipeline.stop()
+                assert self.service is not None
+                self.service.give_no_lease()
+        if self._running and self.pipeline is None:
+            self._begin_pipeline(self._running)
+            self.start()
+        self.wake()
+
+    async def let_go(self, routes: Collection[str]) -> None:
+        """What waits for these removed routes, wherever it does, goes."""
+        read = [self._journal.log(query.log).waiting_of for query in self._running]
+        if self.pipeline is not None and any(waiting.get(route) for waiting in read for route in routes):
+            await self._pause()
+        await self._move_ahead({}, self._rules, routes)
+        for log_left in list(self._journal.logs.values()):
+            self._rehome(log_left, {}, routes)
+
+    async def _pause(self) -> None:
+        assert self.pipeline is not None
+        self._paused = True
+        await self.pipeline.pause()
+
+    async def _move_ahead(
+        self, homes: Mapping[str, Log], rules: Mapping[str, RouteRules], purged: Collection[str] = ()
+    ) -> None:
+        """A long backlog in many turns of the loop."""
+        for log_left in list(self._journal.logs.values()):
+            if log_left.waiting > MAX_ROWS and strays_in(log_left, homes, purged):
+                for _ in rehome(self._gate, log_left, homes, rules, purged):
+                    if log_left.waiting <= MAX_ROWS:
+                        break
+                    await asyncio.sleep(0)
+
+    def _rehome(self, log_left: Log, homes: Mapping[str, Log], purged: Container[str] = ()) -> None:
+        """What waits there for a route that lives elsewhere goes along with it, safe or not: it is safe where it comes."""
+        if strays_in(log_left, homes, purged):
+            log_left.publish()
+            moved = sum(rehome(self._gate, log_left, homes, self._rules, purged))
+            if moved:
+                log.info("%d messages that waited in the log %s go to queries of their own", moved, log_left.name)
+
+    @property
+    def _rules(self) -> dict[str, RouteRules]:
+        """Of every route: a log may hold rows of one that had another engine before, or is removed."""
+        return {**self._routes.removed, **self._routes.rules}
+
+    def _homes(self, plan: Plan) -> dict[str, Log]:
+        return {route.id: self._journal.log(log_name(route)) for route in plan.configured.values()}
+
     def _arrange(self) -> None:
+        """Every log has its reader."""
         routes = self._routes
-        left = (rules for route, rules in routes.removed.items() if self._journal.waiting_of(route))
-        rules = (*routes.rules.values(), *left)
-        queries = self._queries(rules)
-        self._rehome({each.route: each for each in rules}, {query.log for query in queries} - {SHARED})
-        for name in self._inline_logs({query.log for query in queries}):
+        self._wanted = self._queries(Plan(dict(routes.configured), {}, dict(routes.rules), dict(routes.transforms)))
+        self._running = tuple(self._with_strangers(query) for query in self._wanted)
+        read = {query.log for query in self._running}
+        self._inline = []
+        for door in routes.doors.values():
+            door.pass_through = into_the_log
+        for name in self._inline_logs(read):
             log_of_engine = self._journal.log(name)
-            engine = InlineEngine(self._engine, self._gate, log_of_engine, rules)
+            engine = InlineEngine(self._engine, self._gate, log_of_engine, self._rules.values())
             self._inline.append(engine)
             log_of_engine.on_visible = self.wake
             for door in routes.doors.values():
                 if door.log is log_of_engine:
                     door.pass_through = engine.pass_through
-        if queries or self._guests_may_come:
-            self._serve(queries)
-        if queries:
-            self._start_pipeline(queries)
+        if self._running or self._guests_may_come:
+            self._serve(read)
 
-    def _serve(self, queries: tuple[QueryConfig, ...]) -> None:
+    def _serve(self, read: Iterable[str]) -> None:
         routes = self._routes
-        names = {route.id: route.bridge for route in routes.configured.values()}
-        logs = {query.log: self._journal.log(query.log) for query in queries}
-        replay = Replay(self._journal, {route: door.log.name for route, door in routes.doors.items()}, names)
+        logs = {name: self._journal.log(name) for name in read}
+        live(self._bridge_names, {route.id: route.bridge for route in routes.configured.values()})
+        live(self._log_names, {route: door.log.name for route, door in routes.doors.items()})
+        if self.service is not None:
+            self.service.serve(logs)
+            return
+        replay = Replay(self._journal, self._log_names, self._bridge_names)
         flight = entrance(self._settings.pipeline.flight)
         self.service = Service(
-            self._gate, logs, self._settings.node, names, flight, replay=replay, submissions=self._submissions
+            self._gate, logs, self._settings.node, self._bridge_names, flight, replay=replay, submissions=self._submissions
         )
 
-    def _start_pipeline(self, queries: tuple[QueryConfig, ...]) -> None:
+    def _begin_pipeline(self, queries: tuple[QueryConfig, ...]) -> None:
         assert self.service is not None
         pipeline = self._settings.pipeline
         settings = PipelineSettings(
@@ -110,22 +202,21 @@ class Engines:
         """Whether there is something for those who only look, or somebody was given a key."""
         return self._journal.retention.on or self._settings.pipeline.flight.token is not None
 
-    def _rehome(self, rules: dict[str, RouteRules], own: set[str]) -> None:
-        """What waits for a route that has its own query now, and had none before, goes through it too."""
-        homes = {route: self._journal.log(route) for route in own}
-        for log_left in list(self._journal.logs.values()):
-            moved = rehome(self._gate, log_left, homes, rules)
-            if moved:
-                log.info("%d messages that waited in the log %s go to queries of their own", moved, log_left.name)
-
-    def _queries(self, rules: tuple[RouteRules, ...]) -> tuple[QueryConfig, ...]:
+    def _queries(self, plan: Plan) -> tuple[QueryConfig, ...]:
         """One for all routes without a transform or an archive, and one for each with one."""
-        routes = self._routes.configured.values()
-        shared = any(log_name(route) == SHARED for route in routes)
-        queries = [QueryConfig(SHARED, rules)] if shared else []
+        routes = plan.configured.values()
+        shared = tuple(plan.rules[route.id] for route in routes if log_name(route) == SHARED)
+        queries = [QueryConfig(SHARED, shared)] if shared else []
         for route in (route for route in routes if route.has_own_query):
-            queries.append(QueryConfig(route.id, rules, self._routes.transforms.get(route.id), self._archive(route)))
+            own = (plan.rules[route.id],)
+            queries.append(QueryConfig(route.id, own, plan.transforms.get(route.id), self._archive(route)))
         return tuple(queries)
+
+    def _with_strangers(self, query: QueryConfig) -> QueryConfig:
+        """A log may still hold rows of routes that are removed, or had this log in an earlier life."""
+        known, waiting = {rules.route for rules in query.rules}, self._journal.log(query.log).waiting_of
+        others = (rules for route, rules in self._rules.items() if waiting.get(route) and route not in known)
+        return replace(query, rules=(*query.rules, *others))
 
     def _archive(self, route: Route) -> ArchiveSpec | None:
         archive = route.archive
@@ -140,11 +231,12 @@ class Engines:
             partition_by=archive.partition_by,
         )
 
-    def _inline_logs(self, queries: Container[str]) -> list[str]:
-        """The logs that the node itself moves on: that of inline routes, and any that an earlier life left rows in."""
-        names = [INLINE] if any(route.engine == "inline" for route in self._routes.configured.values()) else []
-        left = [name for name, log in self._journal.logs.items() if name not in names and name not in queries and log.waiting]
-        return names + (left if self._engine.durable else [])
+    def _inline_logs(self, queries: set[str]) -> list[str]:
+        """The logs that the node itself moves on: that of inline routes, and any that others have left rows in."""
+        routes = self._routes
+        inline = any(route.engine == "inline" for route in routes.configured.values()) or routes.removed
+        names = [INLINE] if inline else []
+        return names + [name for name, each in self._journal.logs.items() if name not in (INLINE, *queries) and each.waiting]
 
     def start(self) -> None:
         """Spark's start is slow: it runs beside whatever else starts."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import Any, Final
 
 from bridgehead.errors import RefusedError
 from bridgehead.pipeline.gate import Gate
-from bridgehead.pipeline.jobconfig import NodeJob
+from bridgehead.pipeline.jobconfig import NodeJob, QueryConfig
 from bridgehead.pipeline.protocol import Action
 from bridgehead.pipeline.service import Service
 from bridgehead.pipeline.watch import Phase, State, Watch
@@ -48,6 +49,17 @@ class LeaseDesk(Watch):
         """Let the running batches end; the holder finds the node gone."""
         await self._rest(patience)
         self._end("stopped", "")
+
+    async def pause(self, patience: float = REST_PATIENCE) -> None:
+        """Let the running batches end: what the holder does from now on is refused, until it has the next job."""
+        await self._rest(patience)
+        self._gate.new_epoch()
+
+    def go_on(self, queries: tuple[QueryConfig, ...]) -> None:
+        """After a pause, with these queries: the holder gets them with its next renewal."""
+        self._job = replace(self._job, queries=queries)
+        self.watch(query.log for query in queries)
+        self._service.thaw()
 
     async def _take(self, told: dict[str, Any]) -> dict[str, Any]:
         holder = str(told["holder"])

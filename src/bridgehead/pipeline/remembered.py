@@ -7,7 +7,7 @@ route is in the file again, it finds all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Final
 
@@ -19,14 +19,22 @@ from bridgehead.storage.ledger import LEDGER, ROUTE
 _FIELDS: Final = {field.name for field in fields(RouteRules)}
 
 
-def remember(engine: Engine, rules: Iterable[RouteRules]) -> None:
-    """Before the first row of a route is written, so that no row is ever found without its rules."""
+_BRIDGE: Final = "bridge"
+
+
+def remember(engine: Engine, rules: Iterable[RouteRules], bridges: Mapping[str, str]) -> None:
+    """Before the first row of a route is written, so that no row is ever found without its rules.
+
+    ``bridges``: whose each route is. An id is never taken apart to find that out.
+    """
     if not engine.durable:
         return
     changes = Changes()
     for rule in rules:
-        if recalled(engine, rule.route) != rule:
-            changes.state[ROUTE, rule.route] = asdict(rule)
+        bridge = bridges[rule.route]
+        found = engine.state((ROUTE, rule.route))
+        if found is None or found.get(_BRIDGE) != bridge or recalled(engine, rule.route) != rule:
+            changes.state[ROUTE, rule.route] = {**asdict(rule), _BRIDGE: bridge}
     if changes.state:
         engine.write(changes)
 
@@ -37,6 +45,11 @@ def removed_routes(engine: Engine, journal: Journal, present: Iterable[str]) -> 
     for log in journal.logs.values():
         known |= log.waiting_of.keys()
     return {route: recalled(engine, route) or RouteRules(route=route) for route in sorted(known - set(present))}
+
+
+def bridges_of_routes(engine: Engine) -> dict[str, str]:
+    """Whose each route of earlier lives was."""
+    return {name[1]: state[_BRIDGE] for name, state in engine.states((ROUTE,)) if state.get(_BRIDGE) is not None}
 
 
 def recalled(engine: Engine, route: str) -> RouteRules | None:

@@ -89,10 +89,9 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         self._pace = pace
         self._replay = replay
         self._submissions = submissions
-        self._began = dict.fromkeys(logs, 0.0)  # when the last batch of each log did
-        self._news = {name: asyncio.Event() for name in logs}
-        for name, log in logs.items():
-            log.on_visible = self._news[name].set
+        self._began: dict[str, float] = {}  # when the last batch of each log did
+        self._news: dict[str, asyncio.Event] = {}
+        self.serve(logs)
         self.actions: dict[Action, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             Action.BEGIN: self._begin,
             Action.IDLE: self._idle,
@@ -116,6 +115,18 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         except (pa.ArrowException, OSError) as error:
             raise StartError(f"the Flight service cannot listen on {entrance.location}: {error}") from error
         self.access = entrance.access(self.port, token)  # for our own driver and its tasks
+
+    def serve(self, logs: Mapping[str, Log]) -> None:
+        """These are the logs with a query from now on; nobody reads any at this moment."""
+        self._logs = logs
+        self._began = dict.fromkeys(logs, 0.0)
+        self._news = {name: asyncio.Event() for name in logs}
+        for name, log in logs.items():
+            log.on_visible = self._news[name].set
+
+    def give_no_lease(self) -> None:
+        """There is no job here for a pipeline elsewhere."""
+        self.actions |= {Action.LEASE: self._no_lease, Action.GIVE_UP: self._no_lease}
 
     def freeze(self) -> None:
         """Begin no further batch: the running one may end, then the driver can stop."""

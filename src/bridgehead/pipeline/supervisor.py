@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +51,7 @@ class Supervisor(Watch):
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self.driver: DriverProcess | None = None
+        self._config: JobConfig | None = None  # what the driver was told last
 
     def start(self) -> None:
         self._stopping = False
@@ -77,6 +78,27 @@ class Supervisor(Watch):
         self.forget_queries("stopped")
         self.set(State("stopped"))
 
+    async def pause(self, patience: float = 10.0) -> None:
+        """Let the running batch end, and let no other begin: what the driver does from now on is refused."""
+        self._service.freeze()
+        if self._has_driver and any(state.phase == "running" for state in self.queries.values()):
+            await _within(clock.monotonic() + patience, self._service.at_rest.wait())
+        self._gate.new_epoch()
+
+    def go_on(self, queries: tuple[QueryConfig, ...]) -> None:
+        """After a pause, with these queries: Spark stays as it is, if it is there."""
+        self._settings = replace(self._settings, queries=queries)
+        self.watch(query.log for query in queries)
+        self._service.thaw()
+        if self._has_driver and self._config is not None:
+            assert self.driver is not None
+            self._config = replace(self._config, epoch=self._gate.new_epoch(), queries=queries)
+            self.driver.tell(self._config)
+
+    @property
+    def _has_driver(self) -> bool:
+        return self.driver is not None and not self.driver.ended.done()
+
     async def _keep_running(self) -> None:
         pause = FIRST_PAUSE
         while not self._stopping:
@@ -102,7 +124,7 @@ class Supervisor(Watch):
             return str(error)
         self._service.thaw()
         self.forget_queries("starting")
-        config = JobConfig(
+        config = self._config = JobConfig(
             access=self._service.access,
             epoch=self._gate.new_epoch(),
             queries=settings.queries,

@@ -58,6 +58,11 @@ class Watch:
         if self.ready:
             self.ran_since = self.ran_since or clock.monotonic()
 
+    def watch(self, logs: Iterable[str]) -> None:
+        """These logs have queries from now on; how the pipeline as a whole is doing stays as it was."""
+        self._logs = tuple(logs)
+        self.queries = {log: self.queries.get(log, State("starting")) for log in self._logs}
+
     def forget_queries(self, phase: Phase) -> None:
         """No query runs; why one failed stays visible until it does."""
         self.ui = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from bridgehead.settings.part import BindPort, Host, Part
 from bridgehead.settings.tls import ListenerTls
@@ -37,6 +37,7 @@ class Console(Part):
 
     host: Host = "127.0.0.1"
     port: BindPort = CONSOLE_PORT
+    token: SecretStr | None = None  # who shows it may change something from anywhere; None = only who is on this machine
 
 
 def is_loopback(host: str) -> bool:

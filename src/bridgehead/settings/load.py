@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -25,18 +26,22 @@ MAX_FILE_BYTES = 4 * 2**20  # a configuration is written by people
 
 def load(path: Path, env: Mapping[str, str]) -> Settings:
     """The settings in a YAML file; raises SettingsError with everything that is wrong with it."""
+    return parse(text_of(path), env, path.parent.absolute())
+
+
+def text_of(path: Path) -> str:
+    """What is in the file; SettingsError if that cannot be read."""
     try:
         with path.open("rb") as file:
             raw = file.read(MAX_FILE_BYTES + 1)
         if len(raw) > MAX_FILE_BYTES:
             raise SettingsError([(str(path), f"larger than {MAX_FILE_BYTES} bytes")])
-        text = raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig")
     except OSError as error:
         raise SettingsError([(str(path), f"cannot be read: {error.strerror or error}")]) from None
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise SettingsError([(f"{path} (line {line})", "not UTF-8 text")]) from None
-    return parse(text, env, path.parent.absolute())
 
 
 def lines_of(path: Path, env: Mapping[str, str]) -> Mapping[fault.Path, int]:
@@ -46,16 +51,23 @@ def lines_of(path: Path, env: Mapping[str, str]) -> Mapping[fault.Path, int]:
 
 def parse(text: str, env: Mapping[str, str], directory: Path | None = None) -> Settings:
     """The settings in YAML text; some of the files it names are looked for from this directory."""
-    try:
+    with unreadable_as_faults():
         document = read_document(text, env)
+    return settings_in(document, directory, env)
+
+
+@contextmanager
+def unreadable_as_faults() -> Iterator[None]:
+    """Text of which nothing can be made is a fault like any other."""
+    try:
+        yield
     except UnreadableError as error:
         raise SettingsError([(error.where, str(error))]) from None
-    return _settings(document, directory, env)
 
 
 def from_document(document: Mapping[str, object]) -> Settings:
     """The settings in plain data with the keys of the file; for callers that have no file."""
-    return _settings(Document(value=dict(document)))
+    return settings_in(Document(value=dict(document)))
 
 
 def default_settings() -> Settings:
@@ -63,7 +75,8 @@ def default_settings() -> Settings:
     return from_document({})
 
 
-def _settings(document: Document, directory: Path | None = None, env: Mapping[str, str] = os.environ) -> Settings:
+def settings_in(document: Document, directory: Path | None = None, env: Mapping[str, str] = os.environ) -> Settings:
+    """The settings in a document whose placeholders are filled in."""
     content = {} if document.value is None else document.value
     faults = list(document.faults)
     settings = None

@@ -42,6 +42,7 @@ class Settings(Part):
     pipeline: Pipeline = Pipeline()
     console: Console = Console()
     bridges: tuple[Bridge, ...] = ()
+    watch_file: bool = True  # follow changes of the configuration file while the node runs
     _directory: Path = PrivateAttr(default_factory=Path.cwd)
     _variables: Mapping[str, str] = PrivateAttr(default_factory=lambda: os.environ)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, JsonValue, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, JsonValue, PrivateAttr, ValidationInfo, model_validator
 
 from bridgehead.settings.part import Part
 
@@ -41,6 +41,11 @@ class Transform(Part):
     options: dict[str, JsonValue] = Field(default={}, repr=False)  # keyword arguments of the function, or :names in SQL
     output_mode: OutputMode = "append"
     on_error: OnError = "fail"
+    _text: str | None = PrivateAttr(default=None)  # of sql_file: with another text it is another transform
+
+    def model_post_init(self, context: Any) -> None:
+        if self.sql_file is not None:
+            self._text = self.sql_file.read_text(encoding="utf-8")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Transform:

@@ -42,12 +42,16 @@ class DeadLetterDesk:
     def __init__(self, engine: Engine, outboxes: Mapping[str, Outbox], again: Mapping[str, Again] | None = None) -> None:
         """``again``: by route, how a message that its transform failed on, or that has no destination, begins its way anew."""
         self._engine = engine
+        self.follow(outboxes, again)
+
+    def follow(self, outboxes: Mapping[str, Outbox], again: Mapping[str, Again] | None = None) -> None:
+        """These are the routes from now on. Whoever else has dead letters had them in an earlier life, or before a change."""
         self._again = again or {}
         self._outboxes = outboxes
         self.shelves = {route: outbox.dead for route, outbox in outboxes.items()}
-        for route in routes_with_dead_letters(engine):
+        for route in routes_with_dead_letters(self._engine):
             if route not in self.shelves:
-                self.shelves[route] = DeadLetters(route, engine)
+                self.shelves[route] = DeadLetters(route, self._engine)
 
     def listed(self, route: str | None, most: int) -> dict[str, Any]:
         """The oldest of each route first, and how many there are in all."""

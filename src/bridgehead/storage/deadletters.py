@@ -136,6 +136,16 @@ class DeadLetters:
             self.weight += size
             self.end += dead.num_rows
 
+    def give_up(self, changes: Changes) -> None:
+        """Nobody will ask for these again: they leave nothing behind."""
+        self._notes.give_up(changes)
+        self._segments.give_up(changes)
+        self._marks.clear()
+        self.weight = 0
+        self.left.clear()
+        if self._engine.state(self._counts_name) is not None:
+            changes.state[self._counts_name] = None
+
     def taken(self) -> None:
         """The write is made: merge small batches."""
         self._segments.merge_tail(touched_below=self._touched)

@@ -32,9 +32,9 @@ class RouteView:
     forwarder: Forwarder | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NodeView:
-    """The parts of a node that telemetry reads."""
+    """The parts of a node that telemetry reads; the node keeps them up to date when its bridges change."""
 
     name: str
     listening: Callable[[], bool]

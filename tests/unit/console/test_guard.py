@@ -11,9 +11,15 @@ from bridgehead.console.guard import Guard
 JSON = {"content-type": "application/json"}
 
 
-async def ask(method: str, headers: dict[str, str], client: str = "127.0.0.1", host: str = "localhost:8080") -> int:
+async def ask(
+    method: str,
+    headers: dict[str, str],
+    client: str = "127.0.0.1",
+    host: str = "localhost:8080",
+    token: str | None = None,
+) -> int:
     api = FastAPI()
-    api.add_middleware(Guard)
+    api.add_middleware(Guard, token=token)
 
     @api.api_route("/thing", methods=["GET", "POST", "DELETE"])
     async def thing() -> str:
@@ -47,3 +53,24 @@ async def test_a_name_that_somebody_pointed_at_this_machine_opens_nothing(host: 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
 async def test_what_a_browser_sends_across_origins_without_asking_opens_nothing(kind: str) -> None:
     assert await ask("POST", {"content-type": kind}) == 403
+
+
+async def test_a_method_that_no_page_can_use_without_asking_needs_no_body() -> None:
+    assert await ask("DELETE", {}) == 200
+
+
+async def test_another_machine_may_change_something_with_the_token() -> None:
+    there = {"client": "192.0.2.1", "host": "node.example"}
+    assert await ask("POST", {**JSON, "authorization": "Bearer open"}, token="open", **there) == 200
+    assert await ask("POST", {"authorization": "Bearer open"}, token="open", **there) == 403
+
+
+@pytest.mark.parametrize("shown", ["Bearer close", "Basic open", "Bearer", "open", "Bearer open2"])
+async def test_anything_but_the_token_opens_nothing(shown: str) -> None:
+    there = {"client": "192.0.2.1", "host": "node.example"}
+    assert await ask("POST", {**JSON, "authorization": shown}, token="open", **there) == 403
+    assert await ask("POST", {**JSON, "authorization": shown}, token=None, **there) == 403
+
+
+async def test_who_is_on_this_machine_needs_no_token() -> None:
+    assert await ask("POST", JSON, token="open") == 200

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.inline import InlineEngine
-from bridgehead.pipeline.remembered import recalled, remember, removed_routes
+from bridgehead.pipeline.remembered import bridges_of_routes, recalled, remember, removed_routes
 from bridgehead.pipeline.rules import RouteRules
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED, Journal
@@ -17,6 +17,7 @@ from bridgehead.storage.rocks import RocksEngine
 from making.rows import stored_rows
 
 MUCH = 1 << 30
+BRIDGES = {"gone": "b"}
 GONE = RouteRules("gone", destination="up/{#}", user_properties=(("site", "plant"),), max_qos=1)
 
 
@@ -30,7 +31,7 @@ def journal_with_rows(engine: RocksEngine, *routes: str) -> Journal:
 
 def test_what_waits_in_the_journal_of_a_removed_route_lands_in_its_outbox_by_the_rules_it_had(tmp_path: Path) -> None:
     engine = RocksEngine(tmp_path, sync=False)
-    remember(engine, [GONE])
+    remember(engine, [GONE], BRIDGES)
     journal_with_rows(engine, "gone", "gone")
     engine.close()
     engine = RocksEngine(tmp_path, sync=False)
@@ -48,7 +49,7 @@ def test_what_waits_in_the_journal_of_a_removed_route_lands_in_its_outbox_by_the
 
 def test_a_route_that_is_in_the_file_is_not_removed(tmp_path: Path) -> None:
     engine = RocksEngine(tmp_path, sync=False)
-    remember(engine, [GONE])
+    remember(engine, [GONE], BRIDGES)
     assert removed_routes(engine, Journal(engine, MUCH), ["gone"]) == {}
     engine.close()
 
@@ -62,9 +63,9 @@ def test_rows_without_rules_go_on_as_they_are(tmp_path: Path) -> None:
 
 def test_rules_that_change_are_remembered_and_what_is_not_known_of_them_is_passed_over(tmp_path: Path) -> None:
     engine = RocksEngine(tmp_path, sync=False)
-    remember(engine, [GONE])
+    remember(engine, [GONE], BRIDGES)
     changed = RouteRules("gone", destination=None)
-    remember(engine, [changed])
+    remember(engine, [changed], BRIDGES)
     assert recalled(engine, "gone") == changed
     state = {**engine.state((ROUTE, "gone")), "of_a_later_version": 1}
     engine.write(Changes(state={(ROUTE, "gone"): state}))
@@ -74,5 +75,14 @@ def test_rules_that_change_are_remembered_and_what_is_not_known_of_them_is_passe
 
 def test_in_memory_nothing_is_remembered() -> None:
     engine = MemoryEngine()
-    remember(engine, [GONE])
+    remember(engine, [GONE], BRIDGES)
     assert recalled(engine, "gone") is None
+
+
+def test_whose_a_route_was_is_known_in_the_next_life(tmp_path: Path) -> None:
+    engine = RocksEngine(tmp_path, sync=False)
+    remember(engine, [GONE], BRIDGES)
+    engine.close()
+    engine = RocksEngine(tmp_path, sync=False)
+    assert bridges_of_routes(engine) == BRIDGES
+    engine.close()

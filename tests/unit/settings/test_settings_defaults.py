@@ -39,8 +39,9 @@ def test_a_node_that_is_told_nothing_follows_the_contract(tmp_path: Path, monkey
             "maxRowsPerBatch": 200_000,
             "maxBytesPerBatch": 256 * MIB,
         },
-        "console": {"host": "127.0.0.1", "port": 8080},
+        "console": {"host": "127.0.0.1", "port": 8080, "token": None},
         "bridges": (),
+        "watchFile": True,
     }
 
 
