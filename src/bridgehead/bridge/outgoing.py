@@ -125,11 +125,14 @@ class Outgoing:
         doubted, self._doubted = self._doubted, 0
         return doubted
 
-    def start_anew(self) -> int:
-        """The remote knows nothing of us: what is unacknowledged waits again in its old place, and may come twice: how many."""
+    def start_anew(self, *, settle: bool = False) -> int:
+        """The remote knows nothing of us: what is unacknowledged waits again in its old place, and may come twice: how many.
+
+        ``settle``: it may hold ids half-way all the same, of which nobody knows.
+        """
         flow = self._sender.flow
         doubted, self._doubted = self._doubted + flow.reserved - len(flow.among(self._never_left).ids), 0
-        self._resumed = self._fresh = False
+        self._resumed = self._fresh = settle
         self._barrier = self._record is not None and self._record.known
         lost = self._sender.forget()
         for owner, seqs in lost.items():

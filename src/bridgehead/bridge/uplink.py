@@ -18,6 +18,7 @@ from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.dialling import NOBODY, PLAIN, Credentials, Way
 from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.bridge.hosts import Found, Hosts
 from bridgehead.bridge.outgoing import Outgoing
 from bridgehead.bridge.stored import StoredRound
 from bridgehead.bridge.watchdog import watch
@@ -126,6 +127,7 @@ class Uplink:
         alone = [wish.filter for wish in rule.subscriptions if share_of(wish.filter)[0] is None]
         self._echoes = EchoWindow(alone) if rule.bridge_bit and alone else None
         self.outgoing = Outgoing(rule.bridge, rule.version, forwarders, engine, rule.session)
+        self.hosts = Hosts(rule.addresses, engine, rule.bridge)
         self._stopping = False
         self._unheard = False  # CONNECT has left, and has no answer in a version that we speak
         self._error = ""  # why the running connection ended, as far as we know
@@ -195,10 +197,9 @@ class Uplink:
     # -- connecting ---------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        attempt = 0
         while not self._stopping:
-            host, port = self.rule.addresses[attempt % len(self.rule.addresses)]
-            error = await self._connect_once(host, port)
+            connects = self.status.connects
+            error = await self._connect_once(*self.hosts.address)
             self._offline()
             if self._stopping:
                 return
@@ -206,10 +207,9 @@ class Uplink:
                 log.info("bridge %s: the remote broker does not know the bridge bit", self.rule.bridge)
                 continue
             self.status.last_error, self.status.last_error_at = error, now_us()
-            delay = self._backoff.next()
+            delay = self._backoff.next() if self.hosts.ended(stood=self.status.connects > connects) else 0.0
             self.status.next_attempt = monotonic() + delay
             log.warning("bridge %s: %s; next attempt in %.1f s", self.rule.bridge, error, delay)
-            attempt += 1
             await asyncio.sleep(delay)
 
     def _not_answered_as_bridge(self) -> bool:
@@ -397,8 +397,13 @@ class Uplink:
             link.abort()
             return
         self._apply_limits(packet)
-        resumed = packet.session_present and not self.rule.clean_start
-        self.status.possibly_doubled += self.outgoing.resume() if resumed else self.outgoing.start_anew()
+        found = self.hosts.connected(session_present=packet.session_present and not self.rule.clean_start)
+        resumed = found is Found.OURS
+        if resumed:
+            self.status.possibly_doubled += self.outgoing.resume()
+        else:
+            self.status.possibly_doubled += self.outgoing.start_anew(settle=found is Found.OLD)
+            self.hosts.settled()
         self._online = self._stream.greeted = True
         self._consumer.flag_means_stored = not self._as_bridge
         self._expect_echoes(resumed=resumed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bridgehead.settings.bridge import USUAL_PORT
 from bridgehead.settings.fault import Fault, Path, path_text
 from bridgehead.settings.listener import CONSOLE_PORT, USUAL_PORTS, is_loopback
 from bridgehead.settings.route import Direction, route_id
@@ -129,6 +130,11 @@ def _one_way_to_the_remote(bridge: _Mapping, path: Path) -> Iterator[Fault]:
         yield Fault((*path, "hosts"), "give either host or hosts, not both")
     elif hosts is not None and "port" in bridge:
         yield Fault((*path, "port"), "belongs to host; with hosts each entry has its own port")
+    seen: dict[tuple[object, int | None], int] = {}
+    for index, entry in _items(hosts):
+        address = (entry.get("host"), _number(entry.get("port", USUAL_PORT)))
+        if seen.setdefault(address, index) != index:
+            yield Fault((*path, "hosts", index), f"the same address as hosts[{seen[address]}]")
 
 
 def _credentials(bridge: _Mapping, path: Path) -> Iterator[Fault]:

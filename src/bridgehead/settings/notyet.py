@@ -51,7 +51,6 @@ NOT_YET: dict[str, Accepted] = {
     "auth.allowAnonymous": only(True),
     "auth.users": only([]),
     "auth.permissions": only([]),
-    "bridges[*].hosts": Accepted(lambda value: not isinstance(value, list) or len(value) <= 1, "one entry"),
     "bridges[*].rateLimit": only(None),
 }
 

@@ -150,6 +150,7 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
     status = service.uplink.status
     return {
         "state": status.state,
+        "remote": "{}:{}".format(*service.uplink.hosts.address),
         "lastError": status.last_error,
         "lastErrorAt": None if status.last_error_at is None else utc_text(status.last_error_at),
         "nextAttemptIn": _seconds_until(status.next_attempt),
