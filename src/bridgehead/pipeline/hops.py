@@ -7,6 +7,7 @@ it: what crosses such a connection is taken to have used up its hops, so that no
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 from bridgehead.columns.batches import Batch, list_bounds
 
 HOP_COUNT: Final = "hmq-bridge-hop-count"
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,100}")
 
 
 def below_hops(batch: Batch, limit: int | npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
@@ -57,8 +59,8 @@ def is_hop(pairs: pa.StructArray) -> npt.NDArray[np.bool_]:
 
 
 def _number(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
+    """As others read it: decimal digits with or without a sign, within 32 bits."""
+    if not _NUMBER.fullmatch(text):
         return 0
-    return value if abs(value) < 2**31 else 0
+    value = int(text)
+    return value if -(2**31) <= value < 2**31 else 0

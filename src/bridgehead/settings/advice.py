@@ -20,6 +20,11 @@ def advice(settings: Settings) -> Iterator[str]:
                 f"{place}: bridge {bridge.id} lowers QoS 1 and 2 to QoS 0: "
                 "no acknowledgement is waited for, nothing is sent again, nothing survives a restart"
             )
+        if bridge.loop_prevention_enabled and bridge.loop_prevention_hop_count > 1 and bridge.mqtt_version != 5:
+            yield (
+                f"{path_text(('bridges', index, 'loopPreventionHopCount'))}: MQTT 3.1.1 carries no hop count: "
+                "only messages that have crossed no bridge leave this way, and what comes counts as having crossed as many"
+            )
         yield from _archives(bridge, ("bridges", index))
     for path, name in names_without_value(settings):
         yield f"{path_text(path)}: {name} stands for nothing: its level is left out of the topic"

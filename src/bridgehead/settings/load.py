@@ -87,8 +87,7 @@ def settings_in(document: Document, directory: Path | None = None, env: Mapping[
             faults += _new(faults, faults_of_model(error.errors(include_url=False, include_input=False), known_keys()))
         faults += _new(faults, list(faults_across(content)))
         faults += _new(faults, list(faults_not_yet(content)))
-        if settings is not None:
-            faults += _new(faults, list(faults_of_templates(settings)))
+        faults += _new(faults, list(faults_of_templates(content, env)))
     elif not faults:
         faults.append(Fault((), "the file must hold a mapping of keys to values"))
     if settings is None or faults:

@@ -30,3 +30,10 @@ def test_a_bridge_that_keeps_the_qos_gives_no_reason_to_say_anything() -> None:
 
 def test_where_every_rule_asks_for_qos_0_nothing_is_lowered() -> None:
     assert told({"persist": False, "localSubscriptions": [{"filters": ["a/#"], "maxQoS": 0}]}) == []
+
+
+def test_a_hop_limit_that_3_1_1_cannot_keep_is_told() -> None:
+    [line] = told(PUSH | {"mqttVersion": "3.1.1", "loopPreventionHopCount": 2}, PUSH | {"loopPreventionHopCount": 2})
+    assert line.startswith("bridges[0].loopPreventionHopCount: MQTT 3.1.1 carries no hop count")
+    assert told(PUSH | {"mqttVersion": "3.1.1"}) == []
+    assert told(PUSH | {"mqttVersion": "3.1.1", "loopPreventionHopCount": 2, "loopPreventionEnabled": False}) == []

@@ -166,6 +166,15 @@ def test_a_template_that_can_never_work_is_refused_at_its_place(key: str, bad: s
     assert "a/+" not in text, "what a variable holds may be a secret"
 
 
+def test_a_wildcard_that_no_filter_has_is_told_together_with_what_else_is_wrong() -> None:
+    rules = [{"filters": ["a/+"], "destination": "{+2}"}, {"filters": ["a/+", "a/+/+"], "destination": "{+2}"}, {"filters": []}]
+    assert list(bridge_faults(localSubscriptions=rules, keepAlive=-1)) == [
+        "bridges[0].keepAlive",
+        "bridges[0].localSubscriptions[2].filters",
+        "bridges[0].localSubscriptions[0].destination",
+    ]
+
+
 def test_a_client_id_that_is_no_part_of_a_topic_cannot_stand_in_one() -> None:
     faults = bridge_faults(clientId="a+b", localSubscriptions=[{"filters": ["a"], "destination": "x/${client.id}"}])
     assert list(faults) == ["bridges[0].localSubscriptions[0].destination"]
