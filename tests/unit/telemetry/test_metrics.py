@@ -14,8 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridgehead.app import Node
 from bridgehead.clock import monotonic, now_us
+from bridgehead.pipeline.gate import Gate
+from bridgehead.storage.engine import Changes
+from bridgehead.telemetry.metrics import NodeCollector
+from bridgehead.telemetry.snapshot import NodeView
 from bridgehead.wire.packets import Puback, Publish
 from bridgehead.wire.reason import Reason
+from making.house import House
 from making.node import inline_node
 from making.remote import Remote
 from making.rows import numbered, wire_rows
@@ -206,6 +211,42 @@ async def test_what_is_on_the_disk_and_what_is_not_are_counted_apart(remote: Rem
     assert await value(node, received, direction="push", store="memory") == 1
     assert await value(node, "bridgehead_storage_min_free_bytes") == 256 * 2**20
     await node.stop()
+
+
+async def test_the_lag_of_the_pipeline_is_what_it_has_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    house = House()
+    view = NodeView(
+        name="edge",
+        listening=lambda: True,
+        broker=house.broker,
+        journal=house.journal,
+        gate=Gate(house.engine, house.journal, {}),
+        pipeline=None,
+        bridges={},
+        routes=[],
+    )
+
+    def lag() -> tuple[float, float]:
+        found = {metric.name: metric for metric in NodeCollector(view).collect()}
+        rows, seconds = (found[f"bridgehead_pipeline_lag_{unit}"].samples for unit in ("rows", "seconds"))
+        assert rows[0].labels == seconds[0].labels == {"log": "shared"}
+        return rows[0].value, seconds[0].value
+
+    assert lag() == (0, 0)
+    now = now_us()
+    for late in (50, 20):
+        monkeypatch.setattr("bridgehead.broker.broker.now_us", lambda late=late: now - late * 1_000_000)
+        house.broker.publish(wire_rows(*numbered(0, 3, topic="out/a")), "machine")
+    rows, seconds = lag()
+    assert rows == 6
+    assert 50 <= seconds < 80
+    changes = Changes()
+    house.log.consume(changes, 3)
+    house.engine.write(changes)
+    rows, seconds = lag()
+    assert rows == 3
+    assert 20 <= seconds < 50
+    house.broker.close()
 
 
 async def test_a_node_with_a_route_without_messages_shows_its_zeros(node: Node) -> None:
