@@ -127,6 +127,29 @@ def test_a_pre_shared_key_never_becomes_a_bridge_in_clear(tmp_path: Path) -> Non
     assert "12ab" not in report.text()
 
 
+def test_authorities_in_a_directory_come_with_the_command_that_makes_them_one_file(tmp_path: Path) -> None:
+    found, report = bridge(tmp_path, "bridge_capath /etc/ssl/certs/")
+    assert found["bridgeTls"] == {"caFile": "/etc/ssl/certs/ca.pem"}
+    assert any("cat /etc/ssl/certs/*.crt > /etc/ssl/certs/ca.pem" in line for line in report.differs)
+
+
+def test_the_authorities_of_the_system_are_tls_without_a_file(tmp_path: Path) -> None:
+    found, _ = bridge(tmp_path, "bridge_tls_use_os_certs true")
+    assert found["bridgeTls"] == {"caFile": None}
+
+
+def test_a_bridge_that_must_not_say_what_it_is_gets_its_own_messages_back(tmp_path: Path) -> None:
+    assert bridge(tmp_path, "try_private false")[0]["noLocal"] is False
+    assert "noLocal" not in bridge(tmp_path, "try_private false", "bridge_protocol_version mqttv50")[0]
+
+
+@pytest.mark.parametrize(("robin", "differs"), [("true", False), ("false", True)])
+def test_of_several_addresses_the_working_one_is_kept(tmp_path: Path, robin: str, differs: bool) -> None:
+    document, report = imported(tmp_path, "connection b", "address a:1 b", f"round_robin {robin}")
+    assert document["bridges"][0]["hosts"] == [{"host": "a", "port": 1}, {"host": "b", "port": 1883}]
+    assert any("stays with the one that works" in line for line in report.differs) is differs
+
+
 def test_routes_that_overlap_with_other_prefixes_are_told(tmp_path: Path) -> None:
     _, report = bridge(tmp_path, "topic # out 1 a/ x/", "topic b/# out 1 a/ y/", "topic c/# out 1")
     assert len([line for line in report.differs if "overlap" in line]) == 1
