@@ -213,6 +213,20 @@ async def test_what_is_on_the_disk_and_what_is_not_are_counted_apart(remote: Rem
     await node.stop()
 
 
+async def test_bridges_come_and_go_with_their_metrics(node: Node, remote: Remote) -> None:
+    rule = {"id": "late", "host": "127.0.0.1", "port": remote.port, "localSubscriptions": [{"filters": ["late/#"]}]}
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{node.console_port}/api/v1/management") as client:
+        assert (await client.post("/bridges", json=rule)).status_code == 200
+        node.broker.publish(wire_rows(*numbered(0, 3, topic="late/a")), "machine")
+        assert await value(node, "bridgehead_route_outbox_messages", bridge="late") == 3
+        assert await value(node, "bridgehead_bridge_state", bridge="late") == 1
+        command = {"headers": {"Content-Type": "application/json"}}
+        assert (await client.delete("/bridges/late", **command)).status_code == 200
+    assert await value(node, "bridgehead_route_outbox_messages", bridge="late") == 0
+    assert await value(node, "bridgehead_removed_route_messages") == 3
+    assert await value(node, "bridgehead_bridges") == 1
+
+
 async def test_the_lag_of_the_pipeline_is_what_it_has_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     house = House()
     view = NodeView(
