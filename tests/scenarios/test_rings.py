@@ -1,7 +1,7 @@
-"""Rings of bridges that run both ways: how many copies of a message each broker gets is computed, and then counted.
+"""Rings and a star of bridges that run both ways: how many copies of a message each broker gets is computed, and then counted.
 
-Every ring is there for the limits 1, 2 and 3, with all connections of MQTT 5 and with one of 3.1.1, which cannot carry the hop
-count. Each such case has its own topics and bridges; all share three nodes and one mosquitto.
+Each of them is there for the limits 1, 2 and 3, with all connections of MQTT 5 and with one of 3.1.1, which cannot carry the
+hop count. Each such case has its own topics and bridges; all share three nodes and one mosquitto.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ RINGS = {  # who bridges to whom; the last connection is the one that may be of 
     "two": (("a", "b"), ("b", "a")),
     "three": (("a", "b"), ("b", "c"), ("c", "a")),
     "around": (("a", "b"), ("b", "mosquitto"), ("a", "mosquitto")),
+    "star": (("a", "mosquitto"), ("b", "mosquitto"), ("c", "mosquitto")),
 }
 LIMITS = (1, 2, 3)
 MANY = 1000
@@ -89,6 +90,8 @@ def ports(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         node.file.write_text(yaml.safe_dump({**document, "pipeline": {"engine": "inline"}, "bridges": bridges}))
     with ThreadPoolExecutor() as pool:  # at once, so that few of them come before those that they connect to
         list(pool.map(NodeProcess.launch, nodes.values()))
+        for node in nodes.values():
+            node.wait_ready()
         for node in nodes.values():
             node.wait_connected()
         yield ports, list(nodes.values())
