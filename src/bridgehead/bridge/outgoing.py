@@ -14,24 +14,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bridgehead.bridge.acklatency import AckLatency
 from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import monotonic, now_us
+from bridgehead.columns.batches import concat, payload_bytes
 from bridgehead.delivery.departures import Departure, Departures
 from bridgehead.delivery.packetids import PacketIds, forget
 from bridgehead.link.link import Link
-from bridgehead.session.sender import Finished, Sender, leading
+from bridgehead.session.sender import Finished, Sender, Sent, leading
 from bridgehead.storage.engine import Changes, Engine, Shelf
+from bridgehead.storage.outbox import POLL_BYTES
 from bridgehead.storage.polled import Polled
 from bridgehead.wire.frames import encode_acks
 
@@ -219,10 +222,8 @@ class Outgoing:
         if self._silent is not None:
             return
         self._resend()
-        idle = 0
-        while idle < len(self._forwarders) and self._departures.writable and self._sender.room:
-            self._turn = (self._turn + 1) % len(self._forwarders)
-            idle = 0 if self._send_some(self._forwarders[self._turn]) else idle + 1
+        while self._departures.writable and self._sender.room and self._send_round():
+            pass
         self._departures.settle()
         self._come_back_when_due()
 
@@ -246,13 +247,64 @@ class Outgoing:
             if not chunks:
                 return
 
-    def _send_some(self, forwarder: Forwarder) -> bool:
-        polled = forwarder.next(min(self._sender.room, SEND_ROWS), self._clock())
+    def _send_round(self) -> bool:
+        """One turn each route, as far as one write should go; False if none of them can send anything."""
+        if self._sender.flow.reserved:  # ids of an earlier life are looked for route by route
+            polls = ((forwarder, self._next_of(forwarder, self._most)) for forwarder in self._in_turn())
+            return any(polled is not None and self._send(forwarder, polled) for forwarder, polled in polls)
+        turns = self._take_turns()
+        if len(turns) > 1 and self._send_together(turns):
+            return True
+        sent = [self._send(forwarder, polled) for forwarder, polled in turns]
+        return any(sent)
+
+    @property
+    def _most(self) -> int:
+        """Rows that one round may take."""
+        return min(self._sender.room, SEND_ROWS)
+
+    def _in_turn(self) -> Iterator[Forwarder]:
+        """Every route once, from the one whose turn it is on."""
+        for _ in self._forwarders:
+            self._turn = (self._turn + 1) % len(self._forwarders)
+            yield self._forwarders[self._turn]
+
+    def _next_of(self, forwarder: Forwarder, most: int) -> Polled | None:
+        polled = forwarder.next(most, self._clock())
         gone = self._sender.let_go(forwarder.number, polled.first if polled is not None else None, forwarder.outbox.holds)
         if gone:
             self._departures.send(Departure(gone), after_sync=False)
-        if polled is not None:
-            polled = self._within_window(forwarder, polled)
+        return polled
+
+    def _take_turns(self) -> list[tuple[Forwarder, Polled]]:
+        """What the routes have to send next."""
+        turns: list[tuple[Forwarder, Polled]] = []
+        rows, size = self._most, 0
+        for forwarder in self._in_turn():
+            polled = self._next_of(forwarder, rows)
+            if polled is not None:
+                turns.append((forwarder, polled))
+                rows, size = rows - polled.rows, size + payload_bytes(polled.batch)
+                if not rows or size >= POLL_BYTES:
+                    break
+        return turns
+
+    def _send_together(self, turns: list[tuple[Forwarder, Polled]]) -> bool:
+        """Rows of several routes in one; False if some of them need a look of their own."""
+        flow, batch = self._sender.flow, concat([polled.batch for _, polled in turns])
+        if flow.free < batch.num_rows or (self._sender.version < 5 and pc.max(batch.column("wire_qos")).as_py() > 1):
+            return False
+        first_in_flight = not self.in_flight
+        sent = self._sender.send_together([(forwarder.number, polled.seqs) for forwarder, polled in turns], batch, now_us())
+        if sent is None:
+            return False
+        if self.echoes is not None:
+            self.echoes.sent(batch)
+        self._depart(sent, None, first_in_flight)
+        return True
+
+    def _send(self, forwarder: Forwarder, rows: Polled) -> bool:
+        polled = self._within_window(forwarder, rows)
         if polled is None:
             return False
         first_in_flight = not self.in_flight
@@ -260,15 +312,19 @@ class Outgoing:
         if self.echoes is not None:
             left_out = np.isin(polled.seqs, np.concatenate((sent.expired, sent.oversized)))
             self.echoes.sent(polled.batch.filter(pa.array(~left_out)))
-        after_sync = self._record is not None and len(sent.exactly_once) > 0
-        if self._record is not None and after_sync:
-            self._record.took(sent.exactly_once)
-        departure = Departure(sent.data, forwarder, sent.unacknowledged, sent.ends, sent.ids, first_in_flight)
-        self._departures.send(departure, after_sync=after_sync)
-        self.ack_latency.sent(sent.ids, self._clock())
+        self._depart(sent, forwarder, first_in_flight)
         forwarder.expired(sent.expired)
         forwarder.too_large(sent.oversized)
         return True
+
+    def _depart(self, sent: Sent, queue: Forwarder | None, first_in_flight: bool) -> None:
+        """``queue``: whose rows without an acknowledgement to come these are, if there are any."""
+        after_sync = self._record is not None and len(sent.exactly_once) > 0
+        if self._record is not None and after_sync:
+            self._record.took(sent.exactly_once)
+        departure = Departure(sent.data, queue, sent.unacknowledged, sent.ends, sent.ids, first_in_flight)
+        self._departures.send(departure, after_sync=after_sync)
+        self.ack_latency.sent(sent.ids, self._clock())
 
     def _within_window(self, forwarder: Forwarder, polled: Polled) -> Polled | None:
         """As many of the rows as there are ids for, and as MQTT 3.1.1 lets us send without a word about its window."""

@@ -61,6 +61,11 @@ def column_data(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.
     return ends, np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
 
 
+def payload_bytes(batch: Batch) -> int:
+    """What the payloads of these rows bring."""
+    return _span(batch.column("payload"))
+
+
 ROW_BYTES: Final = 64
 """What a row costs beyond its own bytes, in limits."""
 
