@@ -41,5 +41,10 @@ class Report:
         for kind, title in TITLES.items():
             lines: list[str] = list(dict.fromkeys(getattr(self, kind)))
             if lines and (all_of_it or kind != "maps"):
-                parts.append("\n".join([f"{title} ({len(lines)}):", *(f"  {line}" for line in lines)]))
+                parts.append("\n".join([f"{title} ({len(lines)}):", *(f"  {_printable(line)}" for line in lines)]))
         return "\n\n".join(parts)
+
+
+def _printable(line: str) -> str:
+    """Values of a foreign file, harmless on a terminal and in a comment."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in line)

@@ -94,4 +94,6 @@ def parse_xml(text: bytes, name: str) -> Element:
     except expat.ExpatError as error:
         reason = expat.errors.messages.get(error.code, str(error.code))
         raise CommandError(f"{name}: not valid XML: {reason} (line {error.lineno}, column {error.offset + 1})") from None
+    except (ValueError, LookupError) as error:  # an encoding that expat or Python does not know
+        raise CommandError(f"{name}: cannot be read: {error}") from None
     return roots[0]
