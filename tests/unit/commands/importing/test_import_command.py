@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from bridgehead.commands.importing.writing import written
 DATA = Path(__file__).parents[3] / "data"
 FILES = [("hivemq", file) for file in sorted(DATA.glob("hivemq-*.xml"))]
 FILES += [("mosquitto", file) for file in sorted(DATA.glob("mosquitto-*.conf"))]
-COMES = re.compile(r"bridges\[\d\]\.(bridgeTls|bridgeWebsocketConfig|hosts)")  # keys that settings/notyet.py still refuses
 VARIABLES = {
     "CLOUD_HOST": "broker.example.com", "CLOUD_PORT": "8883", "CLOUD_PASSWORD": "p", "STORE_PASSWORD": "p", "OLD_PASSWORD": "p",
 }  # fmt: skip
@@ -35,9 +33,8 @@ def test_what_is_written_is_good(kind: str, file: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["import", kind, str(ready(kind, file, tmp_path)), "-o", str(output)])
     assert (result.exit_code, result.stdout) == (0, "")
     checked = CliRunner(env=VARIABLES).invoke(app, ["check", "-c", str(output)])
-    faults = [line for line in checked.stdout.splitlines() if line.startswith("bridges") and not COMES.match(line)]
-    assert faults == []
-    assert (checked.exit_code == 0) == ("refused by" not in result.stderr)
+    assert checked.exit_code == 0, checked.output
+    assert "refused by" not in result.stderr
 
 
 def test_the_yaml_goes_to_standard_output_and_the_report_to_standard_error() -> None:
