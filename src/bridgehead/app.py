@@ -140,6 +140,7 @@ class Node:
         submissions = Submissions(self._engine, self.broker.publish_all, MAX_SUBMITTED_BYTES)
         parts = (self._engine, self._journal, self._gate, self._routes, submissions)
         self._engines = Engines(self.settings, *parts, landed=self._pump)
+        self._bridges.arrange(self.settings, self._configuration.overlay.stopped)
         if self._space is not None:
             self._space.on_room = self._room_again
             self._watch_space()
@@ -164,7 +165,7 @@ class Node:
             await self.stop()
             raise
         self._bridges.on_change = self._show
-        self._bridges.arrange(self.settings, self._configuration.overlay.stopped)
+        self._bridges.begin()
         self._engines.wake()  # rows of an earlier life may wait
         management.begin()
         self._management = management

@@ -37,9 +37,11 @@ Build = Callable[[Bridge, BridgeService | None], BridgeService]
 class Slot:
     """One bridge. ``service`` is the one that runs, or ran last: its status is what a user sees."""
 
-    def __init__(self, build: Build, on_built: Callable[[], None]) -> None:
+    def __init__(self, build: Build, on_built: Callable[[], None], *, begun: bool) -> None:
+        """``begun``: it starts when it is built, not later by ``begin``."""
         self._build = build
         self._on_built = on_built
+        self._begun = begun
         self.target: Target | None = None  # None: it should not be
         self.reached: Target | None = None
         self.service: BridgeService | None = None
@@ -82,10 +84,19 @@ class Slot:
             self.service = None
         else:
             self.service = self._build(target.bridge, self.service)
-            self._connected = target.runs
-            self.service.start() if target.runs else self.service.rest()
+            if self._begun:
+                self._start(self.service, target)
         self.reached = target
         self._on_built()
+
+    def begin(self) -> None:
+        self._begun = True
+        if self.service is not None and self.reached is not None:
+            self._start(self.service, self.reached)
+
+    def _start(self, service: BridgeService, target: Target) -> None:
+        self._connected = target.runs
+        service.start() if target.runs else service.rest()
 
 
 class Bridges:
@@ -94,6 +105,7 @@ class Bridges:
     def __init__(self, build: Build, on_change: Callable[[], None] = lambda: None) -> None:
         self._build = build
         self.on_change = on_change  # other services than before are there
+        self._begun = False
         self._slots: dict[str, Slot] = {}
         self._order: list[str] = []
         self.services: dict[str, BridgeService] = {}
@@ -111,11 +123,17 @@ class Bridges:
         for bridge in settings.bridges:
             own = tuple(route for route in routes if route.bridge == bridge.id)
             if bridge.id not in self._slots:
-                self._slots[bridge.id] = Slot(self._build, self._show)
+                self._slots[bridge.id] = Slot(self._build, self._show, begun=self._begun)
             slot = self._slots[bridge.id]
             restarts = slot.target.restarts if slot.target is not None else 0
             slot.aim(Target(bridge, own, bridge.id not in stopped, restarts))
         self._show()
+
+    def begin(self) -> None:
+        """The node has started: whoever should run does from now on."""
+        self._begun = True
+        for slot in self._slots.values():
+            slot.begin()
 
     def restart(self, bridge: str) -> None:
         slot = self._slots[bridge]
@@ -124,8 +142,8 @@ class Bridges:
 
     def runs(self, bridge: str) -> bool:
         """Whether it should."""
-        slot = self._slots.get(bridge)  # there is none before the node has started
-        return slot is not None and slot.target is not None and slot.target.runs
+        target = self._slots[bridge].target
+        return target is not None and target.runs
 
     async def settled(self, bridges: Iterable[str] | None = None) -> None:
         """Return when these (or all) are what they should be."""
