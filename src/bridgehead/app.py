@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from bridgehead.bridge.outgoing import forget_ids
 from bridgehead.bridge.service import BridgeService
 from bridgehead.broker.broker import Broker
 from bridgehead.broker.listener import Listener
@@ -203,6 +204,8 @@ class Node:
             try:
                 await self._engines.let_go(routes)
                 self._routes.purge(routes)
+                if bridge not in self._bridges.services:
+                    forget_ids(self._engine, bridge)  # numbers of rows begin anew with the queues
                 self._follow_dead_letters()
             finally:
                 await self._engines.go_on()

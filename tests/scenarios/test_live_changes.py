@@ -203,6 +203,23 @@ def test_what_the_api_has_changed_is_there_in_the_next_life(place: Place) -> Non
     assert [each["id"] for each in place.node.get(API)[1]["items"]] == ["c"]
 
 
+def test_a_filter_that_nobody_wants_any_more_is_unsubscribed_and_the_others_go_on(place: Place) -> None:
+    rules = [{"filters": ["down/one/#"]}, {"filters": ["down/two/#"]}]
+    place.wire.open()
+    place.add(remoteSubscriptions=rules)
+    until(lambda: place.node.bridge("b")["subscribed"], "it is subscribed")
+    with Client(place.node.port) as here, Client(place.remote.port) as there:
+        here.subscribe("down/#")
+        there.publish_all([Message("down/one/x", b"1", qos=2), Message("down/two/x", b"1", qos=2)])
+        here.wait_for(2)
+        place.change(remoteSubscriptions=rules[:1])
+        until(lambda: place.node.bridge("b")["subscribed"], "it is subscribed again")
+        there.publish_all([Message("down/two/x", b"2", qos=2), Message("down/one/x", b"2", qos=2)])
+        here.wait_for(3)
+        assert place.node.bridge("b")["unmatched"] == 0
+        assert here.topics() == {"down/one/x": [b"1", b"2"], "down/two/x": [b"1"]}
+
+
 def test_a_file_that_was_only_touched_changes_nothing_and_what_it_says_anew_is_followed(place: Place) -> None:
     def write(*bridges: dict[str, Any], **given: Any) -> None:
         document = yaml.safe_load(place.node.file.read_text())

@@ -96,7 +96,7 @@ class Consumer:
         """Go on where another one of this bridge has ended: its counts, and what it knows of the ids of the same client id."""
         if before._client.equals(self._client):
             self.inbound = before.inbound
-        for name in ("received", "unmatched", "retained_skipped", "copies_skipped", "held_lost"):
+        for name in ("received", "unmatched", "retained_skipped", "copies_skipped", "held_lost", "echoes_skipped"):
             setattr(self, name, getattr(before, name))
 
     def doors_changed(self) -> None:

@@ -87,10 +87,9 @@ class Outgoing:
         for forwarder in forwarders:
             forwarder.outbox.on_waiting = self.wake
         self._engine = engine
-        self._name: Shelf = ("ids", "bridge", bridge)
         routes = [forwarder.outbox.route for forwarder in forwarders]
-        record = PacketIds(engine, self._name, session, routes, self._sender.flow, LAST_ID)
-        if engine.durable or engine.state(self._name) is not None:
+        record = PacketIds(engine, _record_name(bridge), session, routes, self._sender.flow, LAST_ID)
+        if engine.durable or engine.state(_record_name(bridge)) is not None:
             self._fresh, self._doubted = record.take_up([forwarder.outbox for forwarder in forwarders], WINDOW)
         self._left = record  # where the ids are found by whoever comes next
         if engine.durable:
@@ -196,10 +195,7 @@ class Outgoing:
             self._left.begin()
 
     def _forget_record(self) -> None:
-        changes = Changes()
-        forget(self._engine, changes, self._name, LAST_ID)
-        if changes.state:
-            self._engine.write(changes)
+        forget_ids(self._engine, self._bridge)
 
     def wake(self) -> None:
         """Something may wait in an outbox."""
@@ -365,3 +361,15 @@ class Outgoing:
                 log.warning("bridge %s: the remote refused %d messages", self._bridge, len(rows.refused))
                 forwarder.refused(rows, partial(self._sender.in_flight_of, rows.owner), self._clock())
             forwarder.delivered(rows.delivered)
+
+
+def forget_ids(engine: Engine, bridge: str) -> None:
+    """What is half-way in the session of this bridge nobody knows any more: whoever comes next settles every id first."""
+    changes = Changes()
+    forget(engine, changes, _record_name(bridge), LAST_ID)
+    if changes.state:
+        engine.write(changes)
+
+
+def _record_name(bridge: str) -> Shelf:
+    return ("ids", "bridge", bridge)

@@ -10,7 +10,7 @@ from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.dialling import credentials_of, way_of
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.localpublisher import LocalPublisher
-from bridgehead.bridge.subscriptions import Wishes, wishes_of
+from bridgehead.bridge.subscriptions import Asked, Wishes, wishes_of
 from bridgehead.bridge.uplink import Uplink, UplinkRule
 from bridgehead.columns.batches import Batch
 from bridgehead.pipeline.door import Door
@@ -50,6 +50,8 @@ class BridgeService:
         self.id = bridge.id
         wishes = wishes_of(bridge, routes)
         rule = _uplink_rule(bridge, wishes, pushes=any(route.direction == "push" for route in routes))
+        self._asked = Asked(engine, bridge.id, rule.session, (wish.filter for wish in wishes.subscriptions))
+        rule = replace(rule, unwanted=self._asked.unwanted)
         self.forwarders = [
             Forwarder(number, outboxes[route.id], bridge.tier2_limit, route.max_age)
             for number, route in enumerate(route for route in routes if route.direction == "push")
@@ -73,11 +75,13 @@ class BridgeService:
             if route.direction == "pull"
         ]
         self.uplink = Uplink(rule, self.forwarders, self.consumer, engine)
+        self.uplink.on_subscribed = self._asked.answered
         if before is not None:
             self.consumer.follow(before.consumer)
-            self.uplink.status = replace(before.uplink.status, state="disconnected", subscribed=False, subscribe_refused={})
+            self.uplink.follow(before.uplink)
 
     def start(self) -> None:
+        self._asked.ask()
         self.uplink.start()
         for publisher in self.publishers:
             publisher.wake()  # rows of an earlier life may be there

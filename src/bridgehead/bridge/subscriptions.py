@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.route import Route
+from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.wire.packets import Subscription
 from bridgehead.wire.topicnames import covers, intersect, share_of
 
@@ -29,6 +30,37 @@ class Wishes:
 
     subscriptions: tuple[Subscription, ...]
     identified: bool
+
+
+class Asked:
+    """The filters that the remote may have of ours in a session that it keeps, whenever somebody asked for them."""
+
+    def __init__(self, engine: Engine, bridge: str, session: list[Any], filters: Iterable[str]) -> None:
+        """``session`` says whose it is: what is in another one is nothing of ours."""
+        self._engine = engine
+        self._name: Shelf = ("subscribed", bridge)
+        self._session = session
+        self._filters = sorted(filters)
+        found = engine.state(self._name)
+        self._known: list[str] = found["filters"] if found is not None and found["session"] == session else []
+
+    @property
+    def unwanted(self) -> tuple[str, ...]:
+        """Those that nobody wants any more."""
+        return tuple(each for each in self._known if each not in self._filters)
+
+    def ask(self) -> None:
+        """From now on the remote may have all of them, and those before."""
+        self._note(sorted({*self._known, *self._filters}))
+
+    def answered(self) -> None:
+        """The remote has what we want, and nothing else."""
+        self._note(self._filters)
+
+    def _note(self, filters: list[str]) -> None:
+        if filters != self._known:
+            self._known = filters
+            self._engine.write(Changes(state={self._name: {"session": self._session, "filters": filters}}))
 
 
 def wishes_of(bridge: Bridge, routes: Sequence[Route]) -> Wishes:

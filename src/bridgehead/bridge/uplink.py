@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -154,6 +154,15 @@ class Uplink:
     @property
     def in_flight(self) -> int:
         return self.outgoing.in_flight
+
+    def follow(self, before: Uplink) -> None:
+        """Go on where another one of this bridge has ended: its counts, and what it knew of a session that is still ours."""
+        same = before.rule.session == self.rule.session and before.rule.subscriptions == self.rule.subscriptions
+        self.status = replace(before.status, state="disconnected", next_attempt=None)
+        if not same or self.rule.unwanted:
+            self.status.subscribed, self.status.subscribe_refused = False, {}
+        if same and self._echoes is not None and before._echoes is not None:
+            self._echoes = before._echoes
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run())
