@@ -21,7 +21,11 @@ LONGEST: Final = 65_535
 TOPICS_LIMIT: Final = 20_000
 """Distinct topics whose destination is remembered for a route; beyond it the memory starts anew."""
 
-Change = Callable[[pa.Array], pa.Array]
+CLIENT_BEHIND: Final = "\0"
+"""Between a topic and the client it came from, where both decide; no topic has it."""
+
+Change = Callable[[pa.Array, pa.Array | None], pa.Array]
+"""From topics, and the clients they came from if that is known, to topics."""
 
 
 class Where(NamedTuple):
@@ -49,12 +53,12 @@ def _joining(parts: list[str | None]) -> Change:
     """Text around the whole topic needs no look at a single row."""
     parts = [part for part in parts if part != ""]
     if parts == [None]:
-        return lambda topics: topics
+        return lambda topics, clients: topics
     if None not in parts:
         text = "".join(part for part in parts if part is not None)
-        return lambda topics: constant(text, pa.string(), len(topics))
+        return lambda topics, clients: constant(text, pa.string(), len(topics))
 
-    def joined(topics: pa.Array) -> pa.Array:
+    def joined(topics: pa.Array, clients: pa.Array | None) -> pa.Array:
         column = pc.binary_join_element_wise(*(topics if part is None else part for part in parts), "")
         return _without_longer(column, LONGEST)
 
@@ -77,7 +81,10 @@ class Lookup:
         self._rewrite = rewrite
         self._known: dict[str, str] = {NO_TOPIC: NO_TOPIC}
 
-    def __call__(self, topics: pa.Array) -> pa.Array:
+    def __call__(self, topics: pa.Array, clients: pa.Array | None) -> pa.Array:
+        if self._destination is not None and self._destination.asks_for_client:
+            names = constant("", pa.string(), len(topics)) if clients is None else pc.fill_null(clients.cast(pa.string()), "")
+            topics = pc.binary_join_element_wise(topics, names, CLIENT_BEHIND)
         encoded = topics.dictionary_encode()
         distinct = _texts(encoded.dictionary)
         if len(self._known) + len(distinct) > TOPICS_LIMIT:
@@ -90,7 +97,8 @@ class Lookup:
 
     def _worked_out(self, topics: list[str]) -> list[str]:
         if self._destination is not None:
-            topics = [self._destination.topic(topic) for topic in topics]
+            named = (topic.partition(CLIENT_BEHIND) for topic in topics)
+            topics = [self._destination.topic(topic, client) for topic, _, client in named]
         if self._rewrite:
             column = pa.array(topics, pa.string())
             for pattern, replacement in self._rewrite:

@@ -140,13 +140,18 @@ def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
     if qos.null_count:
         qos = pc.fill_null(qos, 1 if rules.persist else 0)
     columns = {name: batch.column(name) for name in OUTBOX.names if name not in ("wire_qos",)}
-    columns["topic"] = change_of(rules.where)(batch.column("topic"))
+    columns["topic"] = change_of(rules.where)(batch.column("topic"), _clients(batch))
     columns["qos"] = qos
     columns["wire_qos"] = qos if rules.max_qos >= 2 else pc.min_element_wise(qos, pa.scalar(rules.max_qos, pa.int32()))
     if not rules.preserve_retain:
         columns["retain"] = constant(False, pa.bool_(), rows)
     columns["user_properties"] = _user_properties(columns["user_properties"], rules, hops)
     return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
+
+
+def _clients(batch: Batch) -> pa.Array | None:
+    """Who published the rows; a transform may not say."""
+    return batch.column("client_id") if "client_id" in batch.schema.names else None
 
 
 def routes_of(batch: Batch) -> Labels:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.fault import Fault, Path
-from bridgehead.wire.topictemplate import BRIDGE_NAME, CLIENT_ID, NODE, Template, read_template
+from bridgehead.wire.topictemplate import BRIDGE_NAME, NODE, Template, read_template
 
 if TYPE_CHECKING:
     from bridgehead.settings.model import Settings
@@ -17,7 +17,7 @@ _DIRECTIONS = ("localSubscriptions", "remoteSubscriptions")
 
 def filled_in(destination: str, node: str, bridge: Bridge, variables: Mapping[str, str]) -> Template:
     """A destination of a bridge; ValueError if it cannot work with these values."""
-    return read_template(destination, _names(node, bridge.id, bridge.client_id), variables)
+    return read_template(destination, _names(node, bridge.id), variables)
 
 
 def faults_of_templates(document: object, variables: Mapping[str, str]) -> Iterator[Fault]:
@@ -31,8 +31,7 @@ def faults_of_templates(document: object, variables: Mapping[str, str]) -> Itera
         if not isinstance(destination, str) or not isinstance(name, str):
             continue
         try:
-            client = bridge.get("clientId") or name
-            template = read_template(destination, _names(str(root.get("node") or "node"), name, str(client)), variables)
+            template = read_template(destination, _names(str(root.get("node") or "node"), name), variables)
         except ValueError as error:
             yield Fault(path, str(error))
             continue
@@ -53,8 +52,8 @@ def names_without_value(settings: Settings) -> Iterator[tuple[Path, str]]:
                         yield ("bridges", index, key, at, "destination"), name
 
 
-def _names(node: str, bridge: str, client_id: str) -> dict[str, str]:
-    return {BRIDGE_NAME: bridge, NODE: node, CLIENT_ID: client_id}
+def _names(node: str, bridge: str) -> dict[str, str]:
+    return {BRIDGE_NAME: bridge, NODE: node}
 
 
 def _rules_of(root: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any], Mapping[str, Any]]]:

@@ -6,7 +6,8 @@ A template is read level by level. In a level stand text and placeholders:
     {2}            its second level                    {2-3}   its second and third level
     {+1}           what the first + of the filter that matched stands for
     {+#}           what the # of that filter stands for
-    ${bridge.name}, ${node}, ${client.id}, $ENV{NAME}  known before the first message
+    ${client.id}   the client that published the message
+    ${bridge.name}, ${node}, $ENV{NAME}                known before the first message
     \\{             a brace that is only a brace
 
 A level with a placeholder that has nothing to stand for is left out: it leaves no empty level behind. Placeholders for several
@@ -28,6 +29,7 @@ CLIENT_ID: Final = "client.id"
 
 _TOKEN: Final = re.compile(r"(?P<brace>\\\{)|\$ENV\{(?P<variable>[^}]*)\}|\$\{(?P<name>[^}]*)\}|\{(?P<levels>[^}]*)\}")
 _SPAN: Final = re.compile(r"([1-9][0-9]{0,8})(?:(-)(?:([1-9][0-9]{0,8})|#))?")
+_NOT_IN_A_LEVEL: Final = re.compile(r"[/+#]")
 _CAPTURE: Final = re.compile(r"\+([1-9][0-9]{0,8}|#)")
 
 
@@ -65,8 +67,16 @@ class Capture(NamedTuple):
         return f"{{+{self.plus or '#'}}}"
 
 
+@dataclass(frozen=True, slots=True)
+class Client:
+    """The client that published: one level, whatever its id. One that would make more of itself comes to no topic."""
+
+    def __str__(self) -> str:
+        return f"${{{CLIENT_ID}}}"
+
+
 WHOLE_TOPIC: Final = Levels(1, None)
-Piece: TypeAlias = str | Levels | Capture
+Piece: TypeAlias = str | Levels | Capture | Client
 Level: TypeAlias = tuple[Piece, ...]
 
 
@@ -86,6 +96,10 @@ class Template:
     @property
     def captures(self) -> set[Capture]:
         return {piece for level in self.levels for piece in level if isinstance(piece, Capture)}
+
+    @property
+    def asks_for_client(self) -> bool:
+        return any(isinstance(piece, Client) for level in self.levels for piece in level)
 
     @property
     def parts(self) -> list[str | None] | None:
@@ -109,10 +123,13 @@ class Template:
         """The template for topics that this filter selects: its wildcards are levels there."""
         return Template(tuple(_bound(self.levels, topic_filter)), self.missing)
 
-    def topic(self, topic: str) -> str:
+    def topic(self, topic: str, client: str = "") -> str:
         """The topic that becomes of this one; empty if nothing is left."""
+        if self.asks_for_client and _NOT_IN_A_LEVEL.search(client):
+            return ""
         given = topic.split("/")
-        return "/".join(level for level in (_filled(level, given) for level in self.levels) if level is not None)
+        levels = (_filled(level, given, client) for level in self.levels)
+        return "/".join(level for level in levels if level is not None)
 
 
 class Destination:
@@ -121,13 +138,14 @@ class Destination:
     def __init__(self, template: Template, filters: Sequence[str]) -> None:
         self._template = template.bound("") if template.captures else template  # for topics that no filter selects
         self._bound = [(each, template.bound(each)) for each in filters] if template.captures else []
+        self.asks_for_client = template.asks_for_client
 
-    def topic(self, topic: str) -> str:
+    def topic(self, topic: str, client: str = "") -> str:
         """Wildcards are those of the first filter that selects the topic."""
         for topic_filter, template in self._bound:
             if matches(topic_filter, topic):
-                return template.topic(topic)
-        return self._template.topic(topic)
+                return template.topic(topic, client)
+        return self._template.topic(topic, client)
 
 
 def read_template(text: str, names: Mapping[str, str] | None = None, variables: Mapping[str, str] | None = None) -> Template:
@@ -162,7 +180,7 @@ def _pieces(level: str, names: Mapping[str, str], variables: Mapping[str, str]) 
         if token["brace"]:
             text += "{"
             continue
-        if token["levels"] is None:
+        if token["levels"] is None and token["name"] != CLIENT_ID:
             value = names.get(token["name"]) if token["variable"] is None else variables.get(token["variable"])
             if not value:
                 yield Missing(token[0])
@@ -172,7 +190,7 @@ def _pieces(level: str, names: Mapping[str, str], variables: Mapping[str, str]) 
         if text:
             yield text
             text = ""
-        yield _placeholder(token["levels"])
+        yield Client() if token["levels"] is None else _placeholder(token["levels"])
     text += _checked(level[at:])
     if text:
         yield text
@@ -233,10 +251,14 @@ def _is_never(piece: Piece) -> bool:
     return isinstance(piece, Levels) and piece.last is not None and piece.last < piece.first
 
 
-def _filled(level: Level, topic: Sequence[str]) -> str | None:
+def _filled(level: Level, topic: Sequence[str], client: str) -> str | None:
     text = ""
     for piece in level:
-        found = piece if isinstance(piece, str) else piece.of(topic) if isinstance(piece, Levels) else None
+        found: str | None
+        if isinstance(piece, Client):
+            found = client or None
+        else:
+            found = piece if isinstance(piece, str) else piece.of(topic) if isinstance(piece, Levels) else None
         if found is None:
             return None
         text += found

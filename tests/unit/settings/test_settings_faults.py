@@ -175,11 +175,6 @@ def test_a_wildcard_that_no_filter_has_is_told_together_with_what_else_is_wrong(
     ]
 
 
-def test_a_client_id_that_is_no_part_of_a_topic_cannot_stand_in_one() -> None:
-    faults = bridge_faults(clientId="a+b", localSubscriptions=[{"filters": ["a"], "destination": "x/${client.id}"}])
-    assert list(faults) == ["bridges[0].localSubscriptions[0].destination"]
-
-
 @pytest.mark.parametrize(
     ("bad", "place"),
     [

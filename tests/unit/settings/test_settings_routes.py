@@ -111,7 +111,7 @@ def test_a_destination_is_filled_in_with_what_is_known_before_the_first_message(
     text = yaml.safe_dump({"node": "plant-7", "bridges": [bridge]})
     settings = parse(text, {"SITE": "ha{ll"})
     [route] = settings.routes()
-    assert route.destination == "plant-7/cloud/edge/7/ha\\{llx/\\{1}/{+1}-{2}/{+#}"
+    assert route.destination == "plant-7/cloud/${client.id}/ha\\{llx/\\{1}/{+1}-{2}/{+#}"
     assert route.id == parse(text, {"SITE": "other"}).routes()[0].id, "the file says the same"
     assert list(advice(settings)) == [
         "bridges[0].remoteSubscriptions[0].destination: $ENV{NO} stands for nothing: its level is left out of the topic"

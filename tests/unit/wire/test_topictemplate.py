@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bridgehead.wire.topictemplate import Destination, Levels, read_template
 
 TOPIC = "site/cell/department/machine"
-NAMES = {"bridge.name": "test-bridge", "node": "plant-7", "client.id": "edge/7"}
+NAMES = {"bridge.name": "test-bridge", "node": "plant-7"}
 VARIABLES = {"EnvTest": "EnvValue", "EMPTY": "", "LEVELS": "a/b", "BRACES": "{1}"}
 
 
@@ -61,7 +61,7 @@ def test_the_rows_that_other_bridges_agree_on(template: str, topic: str) -> None
         ("pre{2}post", "precellpost"),
         ("{1}-{2}/{1}{1}", "site-cell/sitesite"),
         ("a/x{9}y/b", "a/b"),
-        ("${bridge.name}-{1}.${node}/${client.id}", "test-bridge-site.plant-7/edge/7"),
+        ("${bridge.name}-{1}.${node}/{2}", "test-bridge-site.plant-7/cell"),
         ("pre$ENV{LEVELS}post", "prea/bpost"),
         ("$ENV{EMPTY}/a", "a"),
         ("$ENV{BRACES}", "{1}"),
