@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from enum import Enum
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,30 @@ TOO_LARGE: Final = "too-large"
 """The reason of a dead letter that was never sent: the remote, or MQTT itself, takes no packet of its size."""
 
 
+class Lane(Enum):
+    """Which of its rows a route is asked for."""
+
+    EVERY = "in the order they came"
+    LIVE = "those that have come since there is a connection"
+    BACKLOG = "those that were there before"
+
+
+class _Live:
+    """The rows that have come since there is a connection, polled while older ones wait."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.start = outbox.visible
+        self._next = self.start
+        self.back = Tier2(0)  # polled, and found no room
+
+    def poll(self, max_rows: int) -> Polled | None:
+        if self.back:
+            return self.back.take(max_rows)
+        polled, self._next = self._outbox.poll_behind(self._next, max_rows)
+        return polled
+
+
 class Forwarder:
     """One route's way to the uplink. ``number`` is its owner number in the uplink's packet id flow."""
 
@@ -41,16 +66,22 @@ class Forwarder:
         self.refusals = 0  # how often the remote has refused a message
         self._max_age_us = None if max_age is None else round(max_age * 1_000_000)
         self._tier2 = Tier2(tier2_limit)
+        self._live: _Live | None = None  # where what is live goes first, and there is a connection
         outbox.holder = self
 
     @property
     def tier2(self) -> int:
-        return self._tier2.rows
+        return self._tier2.rows + (self._live.back.rows if self._live is not None else 0)
 
     @property
     def has_rows(self) -> bool:
         """Rows that could leave; those behind a refused one cannot."""
-        return not self.poison.full and (bool(self._tier2) or self.outbox.has_waiting)
+        returned = self._live is not None and self._live.back
+        return not self.poison.full and (bool(self._tier2 or returned) or self.outbox.has_waiting)
+
+    def connected(self) -> None:
+        """What comes from here on is live."""
+        self._live = _Live(self.outbox)
 
     def hold(self) -> None:
         """There is no connection: take what comes into tier 2, up to its bound."""
@@ -60,9 +91,9 @@ class Forwarder:
                 return
             self._tier2.add(polled)
 
-    def next(self, max_rows: int, now: float) -> Polled | None:
+    def next(self, max_rows: int, now: float, lane: Lane = Lane.EVERY) -> Polled | None:
         """The rows to send now, oldest first; what has grown too old is dropped on the way."""
-        while (polled := self._next(max_rows, now)) is not None and self._max_age_us is not None:
+        while (polled := self._next(max_rows, now, lane)) is not None and self._max_age_us is not None:
             old = older_than(polled.batch, self._max_age_us, now_us())
             if not old.any():
                 break
@@ -73,21 +104,20 @@ class Forwarder:
                 return Polled(int(young[0]), polled.batch.filter(pa.array(~old)), young)
         return polled
 
-    def _next(self, max_rows: int, now: float) -> Polled | None:
+    def _next(self, max_rows: int, now: float, lane: Lane) -> Polled | None:
         """Rows whose time has come first; rows of a topic that is held wait behind the refused one."""
         if not self.poison.holding:
-            return self._oldest(max_rows)
-        due = self.poison.due(now, min(max_rows, DUE_ROWS))
-        if len(due):
-            return Polled(int(due[0]), self.outbox.rows(due), due)
-        while not self.poison.full:
-            polled = self._oldest(max_rows)
+            return self._oldest(max_rows, lane)
+        while True:
+            due = self.poison.due(now, min(max_rows, DUE_ROWS))
+            if len(due):
+                return Polled(int(due[0]), self.outbox.rows(due), due)
+            polled = None if self.poison.full else self._oldest(max_rows, lane)
             if polled is None:
                 return None
             polled = self._not_held(polled)
             if polled is not None:
                 return polled
-        return None
 
     def _not_held(self, polled: Polled) -> Polled | None:
         """Those of these rows that may leave; the others wait behind a refused one."""
@@ -97,7 +127,9 @@ class Forwarder:
         seqs = polled.seqs[leave]
         return Polled(int(seqs[0]), polled.batch.filter(pa.array(leave)), seqs) if len(seqs) else None
 
-    def _oldest(self, max_rows: int) -> Polled | None:
+    def _oldest(self, max_rows: int, lane: Lane) -> Polled | None:
+        if lane is Lane.LIVE:
+            return None if self._live is None else self._live.poll(max_rows)
         if self._tier2:
             return self._tier2.take(max_rows)
         return self.outbox.poll(max_rows) if self.outbox.has_waiting else None
@@ -106,7 +138,8 @@ class Forwarder:
         """Rows taken and not sent: they go first again."""
         free = self._not_held(polled) if self.poison.holding else polled
         if free is not None:
-            self._tier2.put_back(free)
+            live = self._live is not None and free.first >= self._live.start
+            (self._live.back if self._live is not None and live else self._tier2).put_back(free)
 
     def held(self) -> Seqs:
         """The numbers of the oldest rows that were polled and are not on the wire: in tier 2, or behind a refused one."""
@@ -176,6 +209,7 @@ class Forwarder:
 
     def return_all(self, unsent: Seqs) -> None:
         """The connection is gone: these rows, and all of tier 2 behind them, wait in the outbox again, in order."""
-        seqs = np.concatenate([unsent, *self._tier2.clear()])
+        seqs = np.concatenate([unsent, *self._tier2.clear(), *(self._live.back.clear() if self._live is not None else ())])
+        self._live = None
         if len(seqs):
             self.outbox.reset(seqs)

@@ -1,7 +1,7 @@
 """The outgoing half of an uplink: rows of all its routes onto one connection, with the promise their QoS makes.
 
-One turn each route, as far as the window and the socket go. On reconnect: unacknowledged rows first, with DUP, then tier 2,
-then tier 1. If the remote has lost the session, everything unacknowledged is sent again as new, in order.
+One turn each route, as far as the window, the socket and the pace go. On reconnect: unacknowledged rows first, with DUP, then
+tier 2, then tier 1. If the remote has lost the session, everything unacknowledged is sent again as new, in order.
 
 In an engine that outlives the process the packet ids of QoS 2 do, too (``PacketIds``): after a restart a message for which
 PUBREC had come gets its PUBREL, and any other goes out in its old place in the queue, with its old id. So the rows of QoS 1
@@ -25,7 +25,8 @@ import pyarrow.compute as pc
 
 from bridgehead.bridge.acklatency import AckLatency
 from bridgehead.bridge.echoes import EchoWindow
-from bridgehead.bridge.forwarder import Forwarder
+from bridgehead.bridge.forwarder import Forwarder, Lane
+from bridgehead.bridge.pace import Pace
 from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import monotonic, now_us
 from bridgehead.columns.batches import concat, payload_bytes
@@ -47,6 +48,9 @@ LAST_ID: Final = WINDOW + 256
 WINDOW_QOS2_V4: Final = 20
 """MQTT 3.1.1 has no Receive Maximum; mosquitto silently drops QoS 2 messages beyond its 20 (docs/decisions/0003)."""
 SEND_ROWS: Final = 4096
+BACKLOG_BYTES: Final = 64 * 1024
+BACKLOG_LOOKS: Final = 0.005
+"""Where what is live goes first: how much of a backlog may wait in the socket, and after how many seconds to look again."""
 PUBREL: Final = 6
 
 
@@ -64,8 +68,13 @@ class Outgoing:
         engine: Engine,
         session: Sequence[Any] = (),
         clock: Callable[[], float] = monotonic,
+        pace: Pace | None = None,
+        live_first: bool = False,
     ) -> None:
+        """``live_first``: what comes while there is a connection goes before what waited when it was made."""
         self._bridge = bridge
+        self._pace = pace
+        self._live_first = live_first
         self._clock = clock
         self._forwarders = forwarders
         self.echoes: EchoWindow | None = None  # where the remote may send back what we send
@@ -76,7 +85,8 @@ class Outgoing:
         self._link: Link | None = None
         self._turn = 0  # whose turn it is among the forwarders
         self._pump_due = False
-        self._due_timer: asyncio.TimerHandle | None = None  # when a refused row may be tried again
+        self._due_timer: asyncio.TimerHandle | None = None  # when something that waits for its time may leave
+        self._look_again: float | None = None  # when rows may leave that may not leave now
         self._acknowledged = 0  # acknowledgements that moved something, ever
         self._never_left = np.zeros(0, np.uint16)  # ids of rows that were about to leave when the last connection ended
         self._doubted = 0  # rows of an earlier life that may have left in a session which is not ours
@@ -109,7 +119,7 @@ class Outgoing:
             listening=self._link.reading and not self._departures.holding,
             in_flight=self.in_flight,
             in_socket=self._departures.in_socket,
-            waiting=any(forwarder.has_rows for forwarder in self._forwarders),
+            waiting=self._look_again is None and any(forwarder.has_rows for forwarder in self._forwarders),
             acknowledged=self._acknowledged,
             taken=self._departures.taken(in_flight=self.in_flight > 0),
         )
@@ -145,6 +155,9 @@ class Outgoing:
 
     def attach(self, link: Link) -> None:
         self._link = link
+        if self._live_first:
+            for forwarder in self._forwarders:
+                forwarder.connected()
         self._departures.attach(link)
         if self._barrier:
             self._departures.send(Departure(b""), after_sync=True)
@@ -217,47 +230,91 @@ class Outgoing:
             return
         if self._silent is not None:
             return
+        self._look_again = None
         self._resend()
-        while self._departures.writable and self._sender.room and self._send_round():
-            pass
+        if not self._sender.resending:
+            for lane in (Lane.LIVE, Lane.BACKLOG) if self._live_first else (Lane.EVERY,):
+                while self._has_room(lane) and self._send_round(lane):
+                    pass
         self._departures.settle()
         self._come_back_when_due()
 
+    def _has_room(self, lane: Lane) -> bool:
+        """Whether rows of this lane may leave now. Room in the window and in the socket comes by itself, time does not."""
+        if not self._departures.writable or self._sender.room <= self._kept_for_live(lane) or not self._within_pace():
+            return False
+        assert self._link is not None
+        if lane is Lane.BACKLOG and self._link.written - self._link.taken >= BACKLOG_BYTES:
+            self._look_again = self._clock() + BACKLOG_LOOKS
+            return False
+        return True
+
+    def _kept_for_live(self, lane: Lane) -> int:
+        """A backlog leaves a part of the window to what is live."""
+        return self._sender.flow.window // 4 if lane is Lane.BACKLOG else 0
+
+    def _within_pace(self) -> int:
+        """How many messages may leave now."""
+        if self._pace is None:
+            return SEND_ROWS
+        allowed = self._pace.allowance(self._clock())
+        if not allowed:
+            self._look_again = self._pace.due
+        return allowed
+
+    def _spend(self, messages: int) -> None:
+        if self._pace is not None:
+            self._pace.spend(messages)
+
     def _come_back_when_due(self) -> None:
-        """Refused rows have their time. What is due and finds no room is sent when there is some: no timer for that."""
+        """Refused rows have their time, and so have those that may not leave too fast.
+
+        What is due and finds no room is sent when there is some: no timer for that.
+        """
         if self._due_timer is not None:
             self._due_timer.cancel()
             self._due_timer = None
         holding = [forwarder.poison for forwarder in self._forwarders if forwarder.poison.holding]
-        due = min((due for poison in holding if (due := poison.next_due) is not None), default=None)
-        if due is not None and self._departures.writable and self._sender.room:
-            self._due_timer = asyncio.get_running_loop().call_later(max(due - self._clock(), 0.0), self.pump)
+        times = [due for poison in holding if (due := poison.next_due) is not None]
+        if self._look_again is not None:
+            times.append(self._look_again)
+        if times and self._departures.writable and self._sender.room:
+            self._due_timer = asyncio.get_running_loop().call_later(max(min(times) - self._clock(), 0.0), self.pump)
 
     def _resend(self) -> None:
         """What was unacknowledged when the last connection ended comes first."""
-        while self._departures.writable and self._sender.resending:
+        while self._departures.writable and self._sender.resending and self._within_pace():
+            due = self._sender.due_again
             chunks, finished = self._sender.resend(lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us())
+            self._spend(due - self._sender.due_again)
             for chunk in chunks:
                 self._departures.send(Departure(chunk), after_sync=False)
             self._finish(finished)
             if not chunks:
                 return
 
-    def _send_round(self) -> bool:
+    def _send_round(self, lane: Lane) -> bool:
         """One turn each route, as far as one write should go; False if none of them can send anything."""
         if self._sender.flow.reserved:  # ids of an earlier life are looked for route by route
-            polls = ((forwarder, self._next_of(forwarder, self._most)) for forwarder in self._in_turn())
+            most = min(self._most(lane), self._share())
+            polls = ((forwarder, self._next_of(forwarder, most, lane)) for forwarder in self._in_turn())
             return any(polled is not None and self._send(forwarder, polled) for forwarder, polled in polls)
-        turns = self._take_turns()
+        turns = self._take_turns(lane)
         if len(turns) > 1 and self._send_together(turns):
             return True
         sent = [self._send(forwarder, polled) for forwarder, polled in turns]
         return any(sent)
 
-    @property
-    def _most(self) -> int:
+    def _most(self, lane: Lane) -> int:
         """Rows that one round may take."""
-        return min(self._sender.room, SEND_ROWS)
+        return min(self._sender.room - self._kept_for_live(lane), self._within_pace(), SEND_ROWS)
+
+    def _share(self) -> int:
+        """Rows that each route may take of it: where time is short, it is shared."""
+        if self._pace is None:
+            return SEND_ROWS
+        sharing = sum(forwarder.has_rows for forwarder in self._forwarders)
+        return max(self._within_pace() // max(sharing, 1), 1)
 
     def _in_turn(self) -> Iterator[Forwarder]:
         """Every route once, from the one whose turn it is on."""
@@ -265,19 +322,19 @@ class Outgoing:
             self._turn = (self._turn + 1) % len(self._forwarders)
             yield self._forwarders[self._turn]
 
-    def _next_of(self, forwarder: Forwarder, most: int) -> Polled | None:
-        polled = forwarder.next(most, self._clock())
+    def _next_of(self, forwarder: Forwarder, most: int, lane: Lane) -> Polled | None:
+        polled = forwarder.next(most, self._clock(), lane)
         gone = self._sender.let_go(forwarder.number, polled.first if polled is not None else None, forwarder.outbox.holds)
         if gone:
             self._departures.send(Departure(gone), after_sync=False)
         return polled
 
-    def _take_turns(self) -> list[tuple[Forwarder, Polled]]:
+    def _take_turns(self, lane: Lane) -> list[tuple[Forwarder, Polled]]:
         """What the routes have to send next."""
         turns: list[tuple[Forwarder, Polled]] = []
-        rows, size = self._most, 0
+        rows, share, size = self._most(lane), self._share(), 0
         for forwarder in self._in_turn():
-            polled = self._next_of(forwarder, rows)
+            polled = self._next_of(forwarder, min(rows, share), lane)
             if polled is not None:
                 turns.append((forwarder, polled))
                 rows, size = rows - polled.rows, size + payload_bytes(polled.batch)
@@ -296,6 +353,7 @@ class Outgoing:
             return False
         if self.echoes is not None:
             self.echoes.sent(batch)
+        self._spend(batch.num_rows)
         self._depart(sent, None, first_in_flight)
         return True
 
@@ -308,6 +366,7 @@ class Outgoing:
         if self.echoes is not None:
             left_out = np.isin(polled.seqs, np.concatenate((sent.expired, sent.oversized)))
             self.echoes.sent(polled.batch.filter(pa.array(~left_out)))
+        self._spend(polled.rows - len(sent.expired) - len(sent.oversized))
         self._depart(sent, forwarder, first_in_flight)
         forwarder.expired(sent.expired)
         forwarder.too_large(sent.oversized)

@@ -250,7 +250,7 @@ class Poison:
 
     def waiting(self) -> Seqs:
         """The rows that wait here, in order."""
-        rows = [seq for hold in self._holds.values() for seq in hold.rows[hold.trying :]]
+        rows = [seq for hold in self._holds.values() for seq in hold.rows if seq not in self._trying]
         return np.array(sorted(rows), np.int64)
 
     def let_go(self, seqs: Seqs) -> None:

@@ -127,4 +127,6 @@ def _uplink_rule(bridge: Bridge, wishes: Wishes, *, pushes: bool) -> UplinkRule:
         credentials=credentials_of(bridge),
         way=way_of(bridge),
         user_properties=tuple((each.key, each.value) for each in bridge.connect_user_properties),
+        rate_limit=bridge.rate_limit,
+        live_first=bridge.live_first,
     )

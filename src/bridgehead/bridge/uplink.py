@@ -20,6 +20,7 @@ from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.hosts import Found, Hosts
 from bridgehead.bridge.outgoing import Outgoing
+from bridgehead.bridge.pace import Pace
 from bridgehead.bridge.stored import StoredRound
 from bridgehead.bridge.watchdog import watch
 from bridgehead.clock import monotonic, now_us
@@ -105,6 +106,8 @@ class UplinkRule:
     credentials: Credentials = NOBODY
     way: Way = PLAIN
     user_properties: tuple[tuple[str, str], ...] = ()  # of CONNECT, MQTT 5
+    rate_limit: float | None = None  # messages a second
+    live_first: bool = False  # what comes while there is a connection goes before what waited when it was made
     longest_wait: float = LONGEST  # seconds between two attempts
 
     @property
@@ -126,7 +129,10 @@ class Uplink:
         # Who else gets what comes by a shared subscription, nobody knows: it brings no echo that could be waited for.
         alone = [wish.filter for wish in rule.subscriptions if share_of(wish.filter)[0] is None]
         self._echoes = EchoWindow(alone) if rule.bridge_bit and alone else None
-        self.outgoing = Outgoing(rule.bridge, rule.version, forwarders, engine, rule.session)
+        pace = None if rule.rate_limit is None else Pace(rule.rate_limit)
+        self.outgoing = Outgoing(
+            rule.bridge, rule.version, forwarders, engine, rule.session, pace=pace, live_first=rule.live_first
+        )
         self.hosts = Hosts(rule.addresses, engine, rule.bridge)
         self._stopping = False
         self._unheard = False  # CONNECT has left, and has no answer in a version that we speak

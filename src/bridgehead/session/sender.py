@@ -199,6 +199,11 @@ class Sender:
     def resending(self) -> bool:
         return len(self._again) > 0
 
+    @property
+    def due_again(self) -> int:
+        """How many of them."""
+        return len(self._again)
+
     def resend(
         self, rows_of: Callable[[int, Seqs], Batch], now_us: int, identifiers_at: Callable[[int], Identifiers] = _no_identifiers
     ) -> tuple[list[Any], list[Finished]]:

@@ -25,6 +25,7 @@ from bridgehead.settings.route import LocalSubscription, RemoteSubscription, Rou
 from bridgehead.settings.tls import BridgeTls
 
 USUAL_PORT = 1883
+MOST_A_SECOND = 1_000_000_000  # beyond any machine: a larger number is no limit
 
 
 def _mqtt_version(value: object) -> object:
@@ -84,7 +85,8 @@ class Bridge(Part):
     no_local: bool = True
     watchdog: Seconds | None = None  # None = max(30, 1.5 x keepAlive)
     tier2_limit: Count = Field(default=10_000, alias="tier2Limit")  # messages of each route
-    rate_limit: Positive | None = None  # messages/s towards the remote
+    rate_limit: Annotated[Positive, Field(le=MOST_A_SECOND)] | None = None  # messages/s towards the remote
+    live_first: bool = False  # what comes while connected goes before what waited
     local_subscriptions: tuple[LocalSubscription, ...] = ()
     remote_subscriptions: tuple[RemoteSubscription, ...] = ()
 

@@ -51,7 +51,6 @@ NOT_YET: dict[str, Accepted] = {
     "auth.allowAnonymous": only(True),
     "auth.users": only([]),
     "auth.permissions": only([]),
-    "bridges[*].rateLimit": only(None),
 }
 
 

@@ -284,6 +284,13 @@ class Outbox:
         self.cursor = self.visible
         return None
 
+    def poll_behind(self, start: int, max_rows: int) -> tuple[Polled | None, int]:
+        """The same for rows from a number on, whatever waits before it; and from where on to ask the next time."""
+        waiting, self.cursor = self.cursor, max(self.cursor, start)
+        polled = self.poll(max_rows)
+        behind, self.cursor = self.cursor, waiting
+        return polled, behind
+
     def rows(self, seqs: Seqs) -> Batch:
         """Rows that are here, by number, in the order asked for."""
         return concat([batch.take(at) for batch, at in self._pieces(seqs)])

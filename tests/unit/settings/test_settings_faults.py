@@ -130,6 +130,9 @@ def test_a_value_out_of_bounds_is_told_once(text: str, path: str) -> None:
         ("tier2Limit", 0),
         ("watchdog", 0),
         ("rateLimit", float("inf")),
+        ("rateLimit", 0),
+        ("rateLimit", 2e9),
+        ("liveFirst", "perhaps"),
         ("persist", None),
     ],
 )

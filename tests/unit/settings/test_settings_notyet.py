@@ -18,7 +18,6 @@ CASES: dict[str, tuple[list[Any], list[Any]]] = {
     "auth.allowAnonymous": ([False, "false"], [True, "true"]),
     "auth.users": ([[{"name": "u"}]], [[]]),
     "auth.permissions": ([[{"topic": "a"}]], [[]]),
-    "bridges[*].rateLimit": ([100], [None]),
 }
 
 
