@@ -101,6 +101,10 @@ ROUTES: Final[tuple[Family[RouteNow], ...]] = (
     Family("counter", "route_delivered_messages", "Messages delivered.", _stored(lambda t: t.delivered), STORE),
     Family("counter", "route_dropped_messages", "Messages dropped, by reason.", _dropped, ("stage", "reason", *STORE)),
     Family("counter", "route_dead_lettered_messages", "Messages that became dead letters.", _dead_lettered, ("reason", *STORE)),
+    Family(
+        "counter", "route_dead_letters_left", "Dead letters that are kept no more, by what became of them.",
+        lambda now: dict(now.view.outbox.dead.left), ("reason",),
+    ),
     Family("counter", "route_transformed_messages", "Messages in and out of a transform.", _transformed, ("way", *STORE)),
     Family(
         "counter", "route_turned_away_messages", "Messages without room whose publisher was told.",

@@ -45,7 +45,7 @@ async def node(remote: Remote, tmp_path: Path) -> AsyncIterator[Node]:
 
 
 async def families(node: Node) -> dict[str, Metric]:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=False) as client:
         answer = await client.get(f"http://127.0.0.1:{node.console_port}/metrics")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -96,6 +96,11 @@ async def test_a_push_is_counted_at_every_door(node: Node, remote: Remote) -> No
     assert await value(node, "bridgehead_route_refusals_total", **push) == 1
     assert await value(node, "bridgehead_route_dead_lettered_messages_total", **push, reason="refused-0x87") == 1
     assert await value(node, "bridgehead_route_dead_letters", **push) == 1
+    dead_letters = f"http://127.0.0.1:{node.console_port}/api/v1/deadletters"
+    async with httpx.AsyncClient(verify=False) as client:
+        assert (await client.post(f"{dead_letters}/drop", json={"all": True})).json() == {"dropped": 1}
+    assert await value(node, "bridgehead_route_dead_letters", **push) == 0
+    assert await value(node, "bridgehead_route_dead_letters_left_total", **push, reason="dropped") == 1
     assert await value(node, "bridgehead_route_outbox_messages", **push) == 3
     assert await value(node, "bridgehead_bridge_ack_latency_seconds_count", bridge="cloud") == 2
     assert await value(node, "bridgehead_bridge_ack_latency_seconds_bucket", bridge="cloud", le="+Inf") == 2
@@ -150,7 +155,7 @@ async def test_the_ten_counters_of_a_bridge_have_the_names_of_hivemq_edge_too(no
         "local.publish.no-subscriber-present.count": 3,
         "local.publish.failed.count": 0,
     }
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{node.console_port}/api/v1") as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{node.console_port}/api/v1", verify=False) as client:
         names = {item["name"] for item in (await client.get("/metrics")).json()["items"]}
         prefix = "com.hivemq.edge.bridge.cloud."
         assert {name.removeprefix(prefix) for name in names if name.startswith(prefix)} == set(expected)
@@ -215,7 +220,7 @@ async def test_what_is_on_the_disk_and_what_is_not_are_counted_apart(remote: Rem
 
 async def test_bridges_come_and_go_with_their_metrics(node: Node, remote: Remote) -> None:
     rule = {"id": "late", "host": "127.0.0.1", "port": remote.port, "localSubscriptions": [{"filters": ["late/#"]}]}
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{node.console_port}/api/v1/management") as client:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{node.console_port}/api/v1/management", verify=False) as client:
         assert (await client.post("/bridges", json=rule)).status_code == 200
         node.broker.publish(wire_rows(*numbered(0, 3, topic="late/a")), "machine")
         assert await value(node, "bridgehead_route_outbox_messages", bridge="late") == 3
