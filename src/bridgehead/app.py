@@ -18,7 +18,7 @@ from bridgehead.console import deadletters
 from bridgehead.console.backup import backup_router
 from bridgehead.console.bridges import bridges_router
 from bridgehead.console.server import Console
-from bridgehead.errors import CommandError, SettingsError, StorageError
+from bridgehead.errors import CommandError, RefusedError, SettingsError, StartError, StorageError
 from bridgehead.node.bridges import Bridges
 from bridgehead.node.engines import Engines
 from bridgehead.node.filewatch import FileWatch
@@ -62,7 +62,8 @@ class Node:
         self._engine = self._storage()
         retain = settings.journal.retain
         self._journal = Journal(self._engine, settings.journal.max_bytes, Retention(retain.hours, retain.bytes))
-        self._routes = Routes(settings, self._engine, self._journal, self._room_again)
+        stopped = self._configuration.overlay.stopped
+        self._routes = Routes(settings, self._engine, self._journal, self._room_again, stopped)
         staged = STAGED_BATCHES * settings.pipeline.max_bytes_per_batch
         self._space = self._free_space()
         self._space_watch: asyncio.TimerHandle | None = None
@@ -182,7 +183,7 @@ class Node:
         One at a time. Routes, doors and engines change in one turn of the loop; bridges follow in the background.
         """
         assert self._engines is not None
-        plan = self._routes.plan(settings)
+        plan = self._routes.plan(settings, stopped)
         try:
             await self._engines.make_way(plan)
             save()
@@ -224,7 +225,7 @@ class Node:
             await management.reload()
         except SettingsError as error:
             log.error("the configuration file has %d faults, nothing is changed:\n%s", len(error.faults), error)
-        except OSError as error:
+        except (OSError, RefusedError, StartError) as error:
             log.error("the configuration file was read again, and nothing is changed: %s", error)
 
     @property
@@ -331,10 +332,10 @@ class Node:
                 watch.cancel()
         if self._file_watch is not None:
             self._file_watch.stop()
+        if self._management is not None:
+            await self._management.end()
         for listener in self._listeners:
             await listener.stop()
-        if self._reloads:
-            await asyncio.wait(self._reloads)
         if self._engines is not None:
             await self._engines.stop()
         await self._bridges.stop()

@@ -203,6 +203,23 @@ def test_what_the_api_has_changed_is_there_in_the_next_life(place: Place) -> Non
     assert [each["id"] for each in place.node.get(API)[1]["items"]] == ["c"]
 
 
+def test_a_stopped_bridge_that_does_not_queue_counts_what_it_does_not_keep(place: Place) -> None:
+    place.wire.open()
+    place.add(queueWhileStopped=False)
+    place.wait_connected()
+    place.tell("STOP")
+    place.publish("b/one/x")
+    one, _ = place.node.routes("b", "push")
+    assert (one["depth"], one["droppedBefore"]) == (0, {"stopped": COUNT})
+    with Client(place.remote.port) as there:
+        there.subscribe("b/#")
+        place.tell("START")
+        place.publish("b/one/x", first=COUNT)
+        there.wait_for(COUNT)
+        assert numbers(there.topics()["b/one/x"]) == list(range(COUNT, 2 * COUNT))
+    place.adds_up()
+
+
 def test_a_filter_that_nobody_wants_any_more_is_unsubscribed_and_the_others_go_on(place: Place) -> None:
     rules = [{"filters": ["down/one/#"]}, {"filters": ["down/two/#"]}]
     place.wire.open()

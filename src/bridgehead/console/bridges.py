@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
 
-from bridgehead.errors import ConflictError, NotThereError, SettingsError
+from bridgehead.errors import ConflictError, NotThereError, RefusedError, SettingsError, StartError
 
 if TYPE_CHECKING:
     from bridgehead.node.management import Management
@@ -47,6 +47,8 @@ class _WithProblems(APIRoute):
             except RequestValidationError as error:
                 faults = [(".".join(map(str, each["loc"])), str(each["msg"])) for each in error.errors()]
                 return problem(400, "InvalidQueryParameter", "The request cannot be understood", "see errors", faults)
+            except (RefusedError, StartError, OSError) as error:
+                return problem(409, "ChangeRefused", "Nothing was changed", str(error))
             except SettingsError as error:
                 kind = "InvalidQueryParameter" if request.method == "PUT" else "BridgeFailedSchemaValidation"
                 return problem(400, kind, "The bridge cannot be used", str(error), error.faults)

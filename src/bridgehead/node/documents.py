@@ -35,7 +35,8 @@ def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
     for theirs, (ours, names) in _TRANSLATED.items():
         part = body.get(theirs)
         if isinstance(part, dict) and part.get("enabled", True):
-            document[ours] = {names.get(key, key): value for key, value in part.items() if key != "enabled"}
+            said = {key: value for key, value in part.items() if key != "enabled" and value not in _SAYS_NOTHING}
+            document[ours] = {names.get(key, key): value for key, value in said.items()}
         elif part is not None and not isinstance(part, dict):
             document[ours] = part  # whoever checks it says what is wrong
     for place in _secrets(Bridge):
@@ -46,9 +47,20 @@ def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
 
 _TRANSLATED: Final = {
     "websocketConfiguration": ("bridgeWebsocketConfig", {"serverPath": "path"}),
-    "tlsConfiguration": ("bridgeTls", {}),
+    "tlsConfiguration": (
+        "bridgeTls",
+        {
+            "truststorePath": "caFile",
+            "truststorePassword": "caPassword",
+            "keystorePath": "certFile",
+            "keystorePassword": "keyPassword",
+        },
+    ),
 }
 """Parts that the original names otherwise: our name, and our names of what is in them."""
+
+_SAYS_NOTHING: Final = (None, "PKCS12")
+"""Not given, or a type of store that its name tells."""
 
 
 def _secrets(model: type[BaseModel], place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

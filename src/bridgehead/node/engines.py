@@ -76,6 +76,8 @@ class Engines:
 
         What waits in a log that a route leaves is brought along; only the last of it is left for the turn of the change.
         """
+        if self._queries(plan) and self.service is None:
+            self.service = self._open_service()  # now, while nothing has changed that a taken port could spoil
         if self.pipeline is not None and self._queries(plan) != self._wanted:
             await self._pause()
         await self._move_ahead(self._homes(plan), {**self._rules, **plan.rules})
@@ -169,13 +171,16 @@ class Engines:
         logs = {name: self._journal.log(name) for name in read}
         live(self._bridge_names, {route.id: route.bridge for route in routes.configured.values()})
         live(self._log_names, {route: door.log.name for route, door in routes.doors.items()})
-        if self.service is not None:
-            self.service.serve(logs)
-            return
+        if self.service is None:
+            self.service = self._open_service()
+        self.service.serve(logs)
+
+    def _open_service(self) -> Service:
+        """StartError if it cannot listen."""
         replay = Replay(self._journal, self._log_names, self._bridge_names)
         flight = entrance(self._settings.pipeline.flight)
-        self.service = Service(
-            self._gate, logs, self._settings.node, self._bridge_names, flight, replay=replay, submissions=self._submissions
+        return Service(
+            self._gate, {}, self._settings.node, self._bridge_names, flight, replay=replay, submissions=self._submissions
         )
 
     def _begin_pipeline(self, queries: tuple[QueryConfig, ...]) -> None:

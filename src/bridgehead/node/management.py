@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol
 
-from bridgehead.errors import ConflictError, NotThereError, SettingsError
+from bridgehead.errors import ConflictError, NotThereError, RefusedError, SettingsError
 from bridgehead.node.bridges import Bridges
 from bridgehead.node.difference import Difference, difference, followed
 from bridgehead.node.documents import shown, taken
@@ -47,15 +47,24 @@ class Management:
         self._node = node
         self._changing = asyncio.Lock()
         self._begun = asyncio.Event()
+        self._ended = False
 
     def begin(self) -> None:
         """The node has started: whoever wanted a change before that has waited for it."""
         self._begun.set()
 
+    async def end(self) -> None:
+        """The node is about to stop: the change that is being made is the last one."""
+        self._ended = True
+        async with self._changing:
+            return
+
     @asynccontextmanager
     async def _one_at_a_time(self) -> AsyncIterator[None]:
         await self._begun.wait()
         async with self._changing:
+            if self._ended:
+                raise RefusedError("the node stops")
             yield
 
     # -- asking -------------------------------------------------------------------------------------------------------

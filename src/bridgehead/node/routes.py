@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Container, Mapping
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from bridgehead.pipeline.door import Door, DoorRule, into_the_log
@@ -38,6 +38,7 @@ class Plan:
     bridges: dict[str, Bridge]  # by their own ids
     rules: dict[str, RouteRules]
     transforms: dict[str, TransformRule]
+    closed: set[str] = field(default_factory=set)  # bridges that queue nothing at this time
 
     def door_rule(self, route: Route) -> DoorRule:
         return _door_rule(route, self.bridges[route.bridge])
@@ -50,13 +51,20 @@ class Routes:
     configured no more is ``removed``: its outbox stays as it is, unsent, until the route comes back or somebody purges it.
     """
 
-    def __init__(self, settings: Settings, engine: Engine, journal: Journal, room_again: Callable[[], None]) -> None:
-        """``room_again``: rows have left an outbox whose publishers may wait for that."""
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        journal: Journal,
+        room_again: Callable[[], None],
+        stopped: Container[str] = (),
+    ) -> None:
+        """``room_again``: rows have left an outbox whose publishers may wait for that. ``stopped``: bridges, by their ids."""
         self._engine = engine
         self._journal = journal
         self._room_again = room_again
         self._life = f"{settings.node}:{engine.incarnation}"
-        plan = self.plan(settings)
+        plan = self.plan(settings, stopped)
         self.configured, self.rules, self.transforms = plan.configured, plan.rules, plan.transforms
         self._remember()
         self.removed = removed_routes(engine, journal, self.rules)
@@ -69,13 +77,14 @@ class Routes:
         self.pushes: list[Door] = []  # what the local broker distributes to
         self._set_doors(plan)
 
-    def plan(self, settings: Settings) -> Plan:
-        """What would be if these were the settings."""
+    def plan(self, settings: Settings, stopped: Container[str]) -> Plan:
+        """What would be if these were the settings, and these bridges stopped."""
         bridges = {bridge.id: bridge for bridge in settings.bridges}
         configured = {route.id: route for route in settings.routes()}
         return Plan(
             configured=configured,
             bridges=bridges,
+            closed={each.id for each in settings.bridges if each.id in stopped and not each.queue_while_stopped},
             rules={route.id: _rules(route, bridges[route.bridge], self._life) for route in configured.values()},
             transforms={route.id: transform_rule(route.transform) for route in configured.values() if route.transform},
         )
@@ -129,6 +138,7 @@ class Routes:
             outbox, log = self.outboxes[route.id], self._journal.log(log_name(route))
             door = self.doors.setdefault(route.id, Door(plan.door_rule(route), log, outbox.ledger))
             door.rule, door.log = plan.door_rule(route), log
+            door.closed = route.bridge in plan.closed
             refuses = route.strategy == "refuse"
             door.room = Room(outbox, self._journal) if refuses else None
             outbox.on_left = self._room_again if refuses else _nothing

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from bridgehead.storage.journal import Log
 from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.outbox import QUEUE_FULL
 from bridgehead.wire.topicnames import matches
+
+STOPPED: Final = "stopped"
+"""The reason of rows that came while their bridge was stopped, if that does not queue them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ class Door:
         self.ledger = Ledger(rule.route) if ledger is None else ledger
         self.room: Room | None = None  # where a full queue makes publishers wait
         self.pass_through: PassThrough = into_the_log  # a way past the log while nothing waits in it
+        self.closed = False  # the bridge is stopped, and does not want to know what comes meanwhile
         self.refused = 0  # messages for which there was no room, and whose publisher was told so
 
     @property
@@ -86,11 +90,11 @@ class Door:
         return any(matches(one, topic) for one in self.rule.filters)
 
     def excludes_match(self, topic: str) -> bool:
-        return any(matches(one, topic) for one in self.rule.excludes)
+        return self.closed or any(matches(one, topic) for one in self.rule.excludes)
 
     def exclude(self, rows: int) -> None:
-        """So many rows matched, and an exclude keeps them out."""
-        self.ledger.turn_away("excluded", rows)
+        """So many rows matched, and an exclude keeps them out, or a door that is closed."""
+        self.ledger.turn_away(STOPPED if self.closed else "excluded", rows)
 
     def turn_away(self, rows: int, *, told: bool) -> None:
         """So many rows matched and had no room: they are lost, unless their publisher was told and keeps them."""

@@ -87,6 +87,7 @@ class Bridge(Part):
     tier2_limit: Count = Field(default=10_000, alias="tier2Limit")  # messages of each route
     rate_limit: Annotated[Positive, Field(le=MOST_A_SECOND)] | None = None  # messages/s towards the remote
     live_first: bool = False  # what comes while connected goes before what waited
+    queue_while_stopped: bool = True  # else what is published while the bridge is stopped is not kept for it
     local_subscriptions: tuple[LocalSubscription, ...] = ()
     remote_subscriptions: tuple[RemoteSubscription, ...] = ()
 

@@ -45,5 +45,10 @@ def test_a_secret_that_comes_back_as_it_was_shown_stays_and_another_one_is_new()
 def test_the_names_of_the_original_are_understood() -> None:
     theirs = {"websocketConfiguration": {"enabled": True, "serverPath": "/x", "subProtocol": "mqtt"}}
     assert taken({**PLAIN, **theirs}, None)["bridgeWebsocketConfig"] == {"path": "/x", "subProtocol": "mqtt"}
+    stores = {"keystorePath": "/k.p12", "keystorePassword": "p", "keystoreType": "PKCS12", "truststorePath": None}
+    assert taken({**PLAIN, "tlsConfiguration": {"enabled": True, **stores}}, None)["bridgeTls"] == {
+        "certFile": "/k.p12",
+        "keyPassword": "p",
+    }
     off = {"tlsConfiguration": {"enabled": False}, "websocketConfiguration": {"enabled": False}}
     assert taken({**PLAIN, **off}, None) == PLAIN

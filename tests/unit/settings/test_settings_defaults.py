@@ -73,6 +73,7 @@ def test_a_bridge_that_names_only_its_remote_follows_the_contract() -> None:
         "tier2Limit": 10_000,
         "rateLimit": None,
         "liveFirst": False,
+        "queueWhileStopped": True,
         "localSubscriptions": (),
         "remoteSubscriptions": (),
     }
