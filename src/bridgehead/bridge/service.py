@@ -49,7 +49,7 @@ class BridgeService:
     ) -> None:
         self.id = bridge.id
         wishes = wishes_of(bridge, routes)
-        rule = _uplink_rule(bridge, wishes, pushes=any(route.direction == "push" for route in routes))
+        rule = _uplink_rule(bridge, wishes)
         self._asked = Asked(engine, bridge.id, rule.session, (wish.filter for wish in wishes.subscriptions))
         rule = replace(rule, unwanted=self._asked.unwanted)
         self.forwarders = [
@@ -111,7 +111,7 @@ class BridgeService:
             publisher.stop()
 
 
-def _uplink_rule(bridge: Bridge, wishes: Wishes, *, pushes: bool) -> UplinkRule:
+def _uplink_rule(bridge: Bridge, wishes: Wishes) -> UplinkRule:
     return UplinkRule(
         bridge=bridge.id,
         addresses=bridge.addresses(),
@@ -122,7 +122,7 @@ def _uplink_rule(bridge: Bridge, wishes: Wishes, *, pushes: bool) -> UplinkRule:
         clean_start=bridge.clean_start,
         subscriptions=wishes.subscriptions,
         identified=wishes.identified,
-        bridge_bit=pushes and bridge.no_local and bridge.mqtt_version != 5,
+        bridge_bit=wishes.may_echo and bridge.no_local and bridge.mqtt_version != 5,
         watchdog=bridge.watchdog or max(WATCHDOG_AT_LEAST, 1.5 * bridge.keep_alive),
         credentials=credentials_of(bridge),
         way=way_of(bridge),

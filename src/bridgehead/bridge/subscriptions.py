@@ -17,6 +17,7 @@ from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Changes, Engine, Shelf
 from bridgehead.wire.packets import Subscription
 from bridgehead.wire.topicnames import covers, intersect, share_of
+from bridgehead.wire.topictemplate import read_template
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class Wishes:
 
     subscriptions: tuple[Subscription, ...]
     identified: bool
+    may_echo: bool  # what the bridge sends may be what it subscribes to
 
 
 class Asked:
@@ -70,7 +72,18 @@ def wishes_of(bridge: Bridge, routes: Sequence[Route]) -> Wishes:
     kept, overlaps = needed(each for each, _ in pulls)
     if overlaps and not version5:
         log.warning("bridge %s: filters %s overlap; over MQTT 3.1.1 the remote may send a message twice", bridge.id, overlaps)
-    return Wishes(tuple(_wish(bridge, each, pulls, version5) for each in kept), version5 and bool(overlaps))
+    reached = [each for route in routes if route.direction == "push" for each in _reach(route)]
+    may_echo = any(intersect(each, share_of(wanted)[1]) for each in reached for wanted in kept)
+    return Wishes(tuple(_wish(bridge, each, pulls, version5) for each in kept), version5 and bool(overlaps), may_echo)
+
+
+def _reach(route: Route) -> list[str]:
+    """Filters that select every topic which a push route may send to."""
+    if route.rewrite or (route.transform is not None and route.destination is None):
+        return ["#"]
+    if route.destination is not None:
+        return [read_template(route.destination).reach]
+    return [share_of(each)[1] for each in route.filters]
 
 
 def needed(filters: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:

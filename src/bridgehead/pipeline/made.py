@@ -22,9 +22,10 @@ from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import OUTBOX, TIMESTAMP
 from bridgehead.errors import TransformError
 from bridgehead.pipeline.client import node_client
-from bridgehead.pipeline.rules import RouteRules, apply, with_ids
+from bridgehead.pipeline.destination import NO_TOPIC
+from bridgehead.pipeline.rules import RouteRules, apply, as_it_came, with_ids
 from bridgehead.pipeline.task import MANIFEST, Stager, task_name
-from bridgehead.storage.deadletters import TRANSFORM
+from bridgehead.storage.deadletters import NO_DESTINATION, TRANSFORM
 
 LONGEST: Final = 65_535
 """Bytes of the longest text or binary value that MQTT can carry beside a payload."""
@@ -59,10 +60,19 @@ class StageMade:
         yield pa.RecordBatch.from_pylist(stager.finish(), schema=MANIFEST)
 
     def _stage(self, stager: Stager, batch: Batch, ids: Ids, order: int) -> None:
-        rows = apply(completed(batch, self.qos_cap if not self.rules.persist else 2), self.rules, self.hops)
+        whole = completed(batch, self.qos_cap if not self.rules.persist else 2)
+        rows = apply(whole, self.rules, self.hops)
         if self.rules.message_id is not None:
             key, beginning = self.rules.message_id
             rows = with_ids(rows, key, ids.of(batch, beginning))
+        nowhere = without_destination(whole, rows)
+        if nowhere is not None:  # no fault of the transform: it does not fail a batch
+            lost = without_nulls(apply(whole.filter(nowhere), as_it_came(self.rules.route)))
+            routes = Labels.one(self.rules.route, lost.num_rows)
+            stager.put(routes, lost, order, f"{TRANSFORM}{NO_DESTINATION}")
+            rows = rows.filter(pc.invert(nowhere))
+            if not rows.num_rows:
+                return
         for reason, chosen in sorted_out(rows):
             routes = Labels.one(self.rules.route, chosen.num_rows)
             if reason is None:
@@ -124,6 +134,12 @@ def completed(batch: Batch, qos_cap: int) -> Batch:
     columns["retain"] = pc.fill_null(columns["retain"], False)
     columns["qos"] = pc.min_element_wise(pc.fill_null(columns["qos"], 1), pa.scalar(qos_cap, pa.int32()))
     return pa.RecordBatch.from_pydict(columns)
+
+
+def without_destination(whole: Batch, rows: Batch) -> pa.BooleanArray | None:
+    """Which rows have a topic that the route's destination makes nothing of; None if there are none."""
+    nowhere = _mask(pc.equal(rows.column("topic"), NO_TOPIC)) & ~_mask(pc.equal(whole.column("topic"), NO_TOPIC))
+    return pa.array(nowhere) if nowhere.any() else None
 
 
 REASONS: Final = {

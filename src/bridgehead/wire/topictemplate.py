@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final, NamedTuple, TypeAlias
 
 from bridgehead.wire.topicnames import matches, share_of
@@ -114,6 +115,12 @@ class Template:
                 else:
                     return None
         return found
+
+    @property
+    def reach(self) -> str:
+        """A filter that selects every topic that may come out."""
+        text = ["".join(str(piece) for piece in level) for level in takewhile(_is_text, self.levels)]
+        return "/".join(text if len(text) == len(self.levels) else [*text, "#"])
 
     def __str__(self) -> str:
         """Text that is read as the same template, whatever the names and variables are then."""
@@ -239,6 +246,10 @@ def _checked(text: str, name: str | None = None) -> str:
 
 def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def _is_text(level: Level) -> bool:
+    return all(isinstance(piece, str) for piece in level)
 
 
 def _stands_alone(piece: Piece) -> bool:

@@ -58,7 +58,7 @@ def test_acknowledgements_that_we_do_not_listen_to_are_not_missing() -> None:
 )
 def test_unless_told_it_waits_for_keep_alive_and_for_30_seconds_at_least(said: dict[str, Any], seconds: float) -> None:
     bridge = Bridge.model_validate({"id": "b", "host": "h", **said})
-    assert _uplink_rule(bridge, wishes_of(bridge, bridge.routes()), pushes=True).watchdog == seconds
+    assert _uplink_rule(bridge, wishes_of(bridge, bridge.routes())).watchdog == seconds
 
 
 async def pinging(visit: Visit, *, answer_pings: bool = True) -> list[Publish]:

@@ -71,3 +71,22 @@ def test_filters_that_overlap_in_part_are_told_apart_in_5_and_warned_of_in_3_1_1
 def test_what_we_sent_does_not_come_back_but_for_shared_subscriptions_which_cannot_say_so() -> None:
     found = wishes(5, {"filters": ["a/#", "$share/group/b/#"]})
     assert {wish.filter: wish.no_local for wish in found.subscriptions} == {"a/#": True, "$share/group/b/#": False}
+
+
+@pytest.mark.parametrize(
+    ("push", "pull", "may"),
+    [
+        ({"filters": ["a/#"]}, "b/#", False),
+        ({"filters": ["a/#"]}, "a/b", True),
+        ({"filters": ["+/x"]}, "$share/group/a/#", True),
+        ({"filters": ["a/#"], "destination": "up/{#}"}, "a/#", False),
+        ({"filters": ["a/#"], "destination": "up/{#}"}, "up/b/#", True),
+        ({"filters": ["a/#"], "destination": "{2-#}"}, "b/#", True),
+        ({"filters": ["a/#"], "rewrite": [{"pattern": "a"}]}, "b/#", True),
+        ({"filters": ["a/#"], "transform": {"sql": "SELECT * FROM messages"}}, "b/#", True),
+    ],
+)
+def test_what_a_bridge_may_send_to_itself_is_known_from_its_rules(push: dict[str, Any], pull: str, may: bool) -> None:
+    bridge = {"id": "b", "host": "h", "localSubscriptions": [push], "remoteSubscriptions": [{"filters": [pull]}]}
+    settings = from_document({"bridges": [bridge]})
+    assert wishes_of(settings.bridges[0], settings.routes()).may_echo is may

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 from bridgehead.columns.batches import Batch
+from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import OUTBOX
+from bridgehead.errors import TransformError
 from bridgehead.pipeline.hops import HOP_COUNT
-from bridgehead.pipeline.made import Ids, completed, sorted_out, without_nulls
+from bridgehead.pipeline.made import Ids, StageMade, completed, sorted_out, without_destination, without_nulls
 from bridgehead.pipeline.rules import RouteRules, apply
+from bridgehead.pipeline.task import Stager
 
 
 def rows(*given: dict[str, Any]) -> Batch:
@@ -97,6 +100,31 @@ def test_a_topic_that_is_no_text_is_sorted_out() -> None:
     found = dict(sorted_out(batch))
     assert found[None].column("topic").to_pylist() == ["good"]
     assert without_nulls(found["bad-topic"]).num_rows == 1
+
+
+def test_a_row_whose_topic_has_no_destination_is_told_from_one_without_a_topic() -> None:
+    whole = completed(rows(*({**GOOD, "topic": topic} for topic in ("a/b", "a", "", None))), 2)
+    nowhere = without_destination(whole, apply(whole, RouteRules("r", "{2}")))
+    assert nowhere is not None
+    assert nowhere.to_pylist() == [False, True, False, False]
+    assert without_destination(whole, apply(whole, RouteRules("r", "x/{#}"))) is None
+
+
+def test_a_row_without_a_destination_is_a_dead_letter_also_where_other_faults_fail_the_batch() -> None:
+    staged: list[tuple[str | None, list[str]]] = []
+
+    class Kept:
+        def put(self, routes: Labels, batch: Batch, order: int, reason: str | None = None) -> None:
+            staged.append((reason, batch.column("topic").to_pylist()))
+
+    stage = StageMade("", 0, "log", RouteRules("r", "{2}"), "0", 0, 2, dead_letters=False)
+    given = rows(*({**GOOD, "topic": topic} for topic in ("a/b", "a", "c/d")))
+    stage._stage(cast(Stager, Kept()), given, Ids("", ""), 0)
+    assert staged == [("transform-no-destination", ["a"]), (None, ["b", "d"])]
+    stage._stage(cast(Stager, Kept()), rows({**GOOD, "topic": "a"}), Ids("", ""), 0)
+    assert staged[2:] == [("transform-no-destination", ["a"])], "and nothing of those that are not there"
+    with pytest.raises(TransformError, match="no payload"):
+        stage._stage(cast(Stager, Kept()), rows({**GOOD, "topic": "a/b", "payload": None}), Ids("", ""), 0)
 
 
 def test_a_batch_of_messages_is_handed_on_as_it_is() -> None:

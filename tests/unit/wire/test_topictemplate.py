@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.wire.topicnames import matches
 from bridgehead.wire.topictemplate import Destination, Levels, read_template
 
 TOPIC = "site/cell/department/machine"
@@ -153,6 +154,22 @@ def test_a_template_that_is_filled_in_is_read_as_the_same_one_without_names_and_
     for one in ("+/#", "a/+", "nothing"):
         assert Destination(again, [one]).topic(topic) == Destination(template, [one]).topic(topic)
     assert again.parts == template.parts
+
+
+@given(TEXT, TOPICS)
+def test_whatever_comes_out_is_within_the_reach_of_the_template(text: str, topic: str) -> None:
+    try:
+        template = read_template("x/" + text, NAMES, VARIABLES)
+    except ValueError:
+        return
+    assert matches(template.reach, Destination(template, ["+/#"]).topic(topic))
+
+
+@pytest.mark.parametrize(
+    ("text", "reach"), [("a/b", "a/b"), ("a/{#}", "a/#"), ("a/x{1}/b", "a/#"), ("{1}/a", "#"), ("a/\\{1}/{2}", "a/{1}/#")]
+)
+def test_the_reach_is_the_text_that_comes_first(text: str, reach: str) -> None:
+    assert read_template(text).reach == reach
 
 
 def test_only_text_and_whole_topics_need_no_look_at_the_topic() -> None:
