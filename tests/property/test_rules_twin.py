@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from bridgehead.columns.batches import concat
 from bridgehead.columns.schema import MESSAGE, OUTBOX, STORED
 from bridgehead.pipeline.hops import HOP_COUNT, hop_counts
+from bridgehead.pipeline.protocol import ROUTED, ROUTED_CLIENTS
 from bridgehead.pipeline.rules import NO_DESTINATION, RouteRules, applied, apply, split_routes, together
+from bridgehead.pipeline.service import _routed_rows
 from making.rows import stored_rows
 
 Row = dict[str, Any]
@@ -41,6 +43,7 @@ row = st.fixed_dictionaries(
         "correlation_data": st.none() | st.binary(max_size=3),
         "user_properties": st.none() | st.lists(pair, max_size=4),
         "route": st.sampled_from(["r", "s", "t"]),
+        "client_id": st.sampled_from(["c", "é", "a/b"]),
     }
 )
 rules = st.builds(
@@ -50,7 +53,7 @@ rules = st.builds(
         [
             *(None, "{#}", "cloud/{#}", "{#}/x", "a/{#}/b/{#}/c", "fixed", "é/{#}"),
             *("{1}", "x/{2}", "{2}-{1}/é{1}", "{2-3}", "{2-#}/x/{1}", "{3-2}/{2}", "\\{1}/{1}", "$\\{a}", "{4}"),
-            *("{+1}", "up/{+#}/{+2}", "{+2}.{+1}/{#}"),
+            *("{+1}", "up/{+#}/{+2}", "{+2}.{+1}/{#}", "${client.id}", "x/${client.id}-{2}/{1}"),
         ]
     ),
     filters=st.sampled_from([(), ("a/+",), ("+/b/#", "+/+"), ("#",), ("b",)]),
@@ -89,7 +92,7 @@ def selected(topic_filter: str, topic: str) -> dict[str, str | None] | None:
 
 
 def standing_for(inner: str, topic: str, captured: dict[str, str | None]) -> str | None:
-    if inner.startswith("+"):
+    if inner.startswith(("+", "client")):
         return captured.get(inner)
     levels = topic.split("/")
     first, _, last = ("1-#" if inner == "#" else inner).partition("-")
@@ -98,17 +101,20 @@ def standing_for(inner: str, topic: str, captured: dict[str, str | None]) -> str
     return "/".join(chosen) if chosen else None
 
 
-def destination_of(topic: str, rule: RouteRules) -> str:
+def destination_of(one: Row, rule: RouteRules) -> str:
     """The empty text where there is none."""
+    topic, client = one["topic"], one.get("client_id") or ""
     if rule.destination is not None:
+        if "${client.id}" in rule.destination and "/" in client:
+            return ""
         matching = (found for each in rule.filters if (found := selected(each, topic)) is not None)
-        captured = next(matching, {})
+        captured = {**next(matching, {}), "client.id": client or None}
         levels = []
         for level in rule.destination.split("/"):
-            values = [standing_for(inner, topic, captured) for inner in re.findall(r"(?<!\\)\{([^}]*)\}", level)]
+            values = [standing_for(inner, topic, captured) for inner in re.findall(r"(?<!\\)\$?\{([^}]*)\}", level)]
             if None not in values:
                 left = iter(values)
-                level = re.sub(r"(?<!\\)\{[^}]*\}", lambda _, left=left: str(next(left)), level)
+                level = re.sub(r"(?<!\\)\$?\{[^}]*\}", lambda _, left=left: str(next(left)), level)
                 levels.append(level.replace("\\{", "{"))
         topic = "/".join(levels)
     for pattern, replacement in rule.rewrite:
@@ -118,7 +124,7 @@ def destination_of(topic: str, rule: RouteRules) -> str:
 
 def twin(one: Row, rule: RouteRules) -> Row:
     out = {name: one.get(name) for name in OUTBOX.names}
-    out["topic"] = destination_of(one["topic"], rule)
+    out["topic"] = destination_of(one, rule)
     out["qos"] = int(rule.persist) if one["qos"] is None else one["qos"]
     out["wire_qos"] = min(out["qos"], rule.max_qos)
     out["retain"] = one["retain"] and rule.preserve_retain
@@ -148,7 +154,8 @@ def test_the_rules_are_those_of_their_plain_twin(rows: list[Row], rule: RouteRul
     batch = pa.RecordBatch.from_pylist([{name: one.get(name) for name in schema.names} for one in rows], schema=schema)
     out = apply(batch.slice(first, count), rule)
     assert out.schema == OUTBOX
-    assert as_given(out) == [twin(one, rule) for one in rows[first : first + count]]
+    known = [{name: value for name, value in one.items() if name in schema.names} for one in rows[first : first + count]]
+    assert as_given(out) == [twin(one, rule) for one in known]
     out.validate(full=True)
 
 
@@ -158,10 +165,14 @@ def test_rows_without_a_destination_are_dead_letters_as_they_came_the_others_go_
     """The rules travel to Spark's workers as JSON; there and in the node they are this one function."""
     rows = [{**one, "route": "r", "user_properties": one["user_properties"] or [], "qos": one["qos"] or 0} for one in rows]
     travelled = RouteRules.from_json(json.loads(json.dumps(asdict(rule))))
-    made = list(applied(stored_rows(*rows), "log", 0, {"r": travelled}))
+    stored = stored_rows(*rows)
+    scanned, _ = _routed_rows(0, stored, ROUTED_CLIENTS if travelled.asks_for_client else ROUTED)
+    made = list(applied(stored, "log", 0, {"r": rule}))
+    for (_, here, reason), (_, there, same) in zip(made, applied(scanned, "log", 0, {"r": travelled}), strict=True):
+        assert (here, reason) == (there, same), "in the node and in Spark's workers alike"
     assert len(made) == len({reason for _, _, reason in made})
     found = {reason: as_given(batch) for _, batch, reason in made}
-    going = [one for one in rows if destination_of(one["topic"], rule)]
+    going = [one for one in rows if destination_of(one, rule)]
     assert found.get(None, []) == [twin(one, rule) for one in going]
     dead = [{name: (one | {"wire_qos": one["qos"]})[name] for name in OUTBOX.names} for one in rows if one not in going]
     assert found.get(NO_DESTINATION, []) == dead

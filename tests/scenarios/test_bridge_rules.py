@@ -93,6 +93,18 @@ def test_a_destination_is_made_of_what_the_wildcards_of_the_filter_stand_for(wor
 
 
 @both_ways
+def test_a_destination_names_the_client_that_published(world: World, direction: str) -> None:
+    """Of what is pulled that is the bridge: who published it there, the remote does not tell."""
+    start, before = prefix(world, direction), f"who/{world.engine}/{direction}"
+    with world.clients(direction) as (source, target):
+        target.subscribe(f"{before}/#")
+        source.publish_all([Message(f"{start}/who/x", b"", 1)])
+        [came] = target.wait_for(1)
+        name = source.paho._client_id.decode() if direction == "push" else f"{world.engine}-rules"
+        assert came.topic == f"{before}/{name}"
+
+
+@both_ways
 def test_a_message_that_has_no_destination_is_a_dead_letter_and_stops_no_other(world: World, direction: str) -> None:
     start, last = prefix(world, direction), f"short-{world.engine}-{direction}"
     sent = [Message(f"{start}/short/a{rest}", rest.encode(), 1) for rest in (f"/{last}", "", f"/{last}/more")]

@@ -85,6 +85,7 @@ def _rules(prefix: str, direction: str) -> list[dict[str, Any]]:
         {"filters": [f"{prefix}/both/+"], "destination": "second/{#}"},
         {"filters": [f"{prefix}/levels/#"], "destination": "${bridge.name}/${node}/{1}-{3}/{6}/\\{5}/{5-#}"},
         {"filters": [f"{prefix}/wild/+/x/#"], "destination": "wild/{1}/{3}/{+#}/{+1}"},
+        {"filters": [f"{prefix}/who/#"], "destination": "who/{1}/{3}/${client.id}"},
         {"filters": [f"{prefix}/short/#"], "destination": "{6}"},
         {"filters": [f"{prefix}/old/#"], "rewrite": [{"pattern": "/old/([^/]+)", "replacement": "/new/\\1\\1"}]},
         {"filters": [f"{prefix}/end"]},

@@ -109,9 +109,11 @@ class NodeClient:
         for chunk in self._read(Form.MESSAGES, incarnation, log, start, end):
             yield chunk.data
 
-    def read_routed(self, incarnation: str, log: str, start: int, end: int) -> Iterator[tuple[int, Batch]]:
+    def read_routed(
+        self, incarnation: str, log: str, start: int, end: int, *, clients: bool = False
+    ) -> Iterator[tuple[int, Batch]]:
         """The rows of [start, end) with what the rules need, each batch with the offset of its first row."""
-        for chunk in self._read(Form.ROUTED, incarnation, log, start, end):
+        for chunk in self._read(Form.CLIENTS if clients else Form.ROUTED, incarnation, log, start, end):
             yield int(chunk.app_metadata.to_pybytes()), chunk.data
 
     def stage(self, log: str, part: str, rows: Mapping[str, Batch]) -> None:

@@ -98,7 +98,7 @@ class Lookup:
     def _worked_out(self, topics: list[str]) -> list[str]:
         if self._destination is not None:
             named = (topic.partition(CLIENT_BEHIND) for topic in topics)
-            topics = [self._destination.topic(topic, client) for topic, _, client in named]
+            topics = [self._destination.topic(topic, client) if topic else NO_TOPIC for topic, _, client in named]
         if self._rewrite:
             column = pa.array(topics, pa.string())
             for pattern, replacement in self._rewrite:

@@ -31,6 +31,7 @@ LONGEST: Final = 65_535
 """Bytes of the longest text or binary value that MQTT can carry beside a payload."""
 
 OFFSET: Final = "journal_offset"
+CLIENT: Final = "client_id"
 
 Mask = npt.NDArray[np.bool_]
 
@@ -129,6 +130,8 @@ def completed(batch: Batch, qos_cap: int) -> Batch:
         for field in OUTBOX
         if field.name != "wire_qos"
     }
+    if CLIENT in names:
+        columns[CLIENT] = batch.column(CLIENT)  # where the route's destination asks for it
     now = pa.scalar(clock.now_us(), pa.int64()).cast(TIMESTAMP)
     columns["received_at"] = pc.fill_null(columns["received_at"], now)
     columns["retain"] = pc.fill_null(columns["retain"], False)

@@ -70,6 +70,7 @@ class Form(StrEnum):
 
     MESSAGES = "messages"
     ROUTED = "routed"
+    CLIENTS = "clients"  # the same, where rules ask who published
     AGAIN = "again"  # the message table, for those who only look
 
 
@@ -83,6 +84,7 @@ class Planned(NamedTuple):
 
 
 ROUTED: Final = pa.schema([field for field in OUTBOX if field.name != "wire_qos"] + [pa.field("route", pa.string())])
+ROUTED_CLIENTS: Final = ROUTED.append(pa.field("client_id", pa.string()))
 
 
 _STALE: Final = b"stale-epoch"

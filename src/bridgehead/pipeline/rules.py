@@ -21,6 +21,7 @@ from bridgehead.columns.schema import OUTBOX, USER_PROPERTIES, USER_PROPERTY
 from bridgehead.pipeline.destination import NO_TOPIC, Where, change_of
 from bridgehead.pipeline.hops import HOP_COUNT, hop_counts, is_hop
 from bridgehead.storage.deadletters import NO_DESTINATION
+from bridgehead.wire.topictemplate import read_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,11 @@ class RouteRules:
     @property
     def where(self) -> Where:
         return Where(self.destination, self.filters, self.rewrite)
+
+    @property
+    def asks_for_client(self) -> bool:
+        """Where a row goes depends on who published it."""
+        return self.destination is not None and read_template(self.destination).asks_for_client
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> RouteRules:

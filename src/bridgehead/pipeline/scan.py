@@ -36,6 +36,7 @@ class ScanReader(JournalReader):
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)
         self._rules = {rules.route: rules for rules in map(RouteRules.from_json, json.loads(options["rules"]))}
+        self._clients = any(rules.asks_for_client for rules in self._rules.values())
         self._committed = -1  # everything below was committed, as far as this reader knows
 
     def initialOffset(self) -> Offset:
@@ -54,7 +55,8 @@ class ScanReader(JournalReader):
     def read(self, partition: JournalRange) -> Iterator[Batch]:
         stager = Stager(self._node, self._log, str(task_name()))
         rows = 0
-        for first, batch in self._node.read_routed(partition.incarnation, self._log, partition.start, partition.end):
+        wanted = partition.incarnation, self._log, partition.start, partition.end
+        for first, batch in self._node.read_routed(*wanted, clients=self._clients):
             stager.add(batch, first, self._rules)
             rows += batch.num_rows
         manifest = stager.finish()

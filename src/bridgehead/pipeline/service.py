@@ -29,6 +29,7 @@ from bridgehead.pipeline.protocol import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ROWS,
     ROUTED,
+    ROUTED_CLIENTS,
     Action,
     Form,
     pack,
@@ -166,11 +167,9 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
             if form is Form.AGAIN:
                 return flight.GeneratorStream(MESSAGE, self._again(asked))
             pieces = self._on_loop(self._read(asked))
-        make = self._message_rows if form is Form.MESSAGES else _routed_rows
-        return flight.GeneratorStream(
-            MESSAGE if form is Form.MESSAGES else ROUTED,
-            (make(first, batch) for first, batch in bounded(pieces)),
-        )
+        schema = _SCHEMAS[form]
+        make = self._message_rows if form is Form.MESSAGES else partial(_routed_rows, schema=schema)
+        return flight.GeneratorStream(schema, (make(first, batch) for first, batch in bounded(pieces)))
 
     def do_put(
         self,
@@ -336,8 +335,11 @@ def _cut(first: int, batch: Batch) -> Iterator[tuple[int, Batch]]:
         yield first, batch
 
 
-def _routed_rows(first: int, batch: Batch) -> tuple[Batch, bytes]:
-    """Flight's streams of a generator carry no dictionaries: the route is spelled out."""
-    route = batch.column("route").dictionary_decode()
-    columns = [route if name == "route" else batch.column(name) for name in ROUTED.names]
-    return pa.RecordBatch.from_arrays(columns, schema=ROUTED), str(first).encode()
+_SCHEMAS: Final = {Form.MESSAGES: MESSAGE, Form.ROUTED: ROUTED, Form.CLIENTS: ROUTED_CLIENTS}
+
+
+def _routed_rows(first: int, batch: Batch, schema: pa.Schema = ROUTED) -> tuple[Batch, bytes]:
+    """Flight's streams of a generator carry no dictionaries: routes and clients are spelled out."""
+    spelled = {name: batch.column(name).dictionary_decode() for name in ("route", "client_id") if name in schema.names}
+    columns = [spelled[name] if name in spelled else batch.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema), str(first).encode()

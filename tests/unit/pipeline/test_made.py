@@ -102,6 +102,14 @@ def test_a_topic_that_is_no_text_is_sorted_out() -> None:
     assert without_nulls(found["bad-topic"]).num_rows == 1
 
 
+def test_who_published_a_row_is_known_where_the_transform_kept_it() -> None:
+    fields = pa.schema([("topic", pa.string()), ("payload", pa.binary()), ("client_id", pa.string())])
+    batch = pa.RecordBatch.from_pylist([{"topic": "t", "payload": b"", "client_id": "sensor"}], schema=fields)
+    rules = RouteRules("r", "by/${client.id}")
+    assert apply(completed(batch, 2), rules).column("topic").to_pylist() == ["by/sensor"]
+    assert made({"topic": "t", "payload": b""}, rules=rules).column("topic").to_pylist() == ["by"]
+
+
 def test_a_row_whose_topic_has_no_destination_is_told_from_one_without_a_topic() -> None:
     whole = completed(rows(*({**GOOD, "topic": topic} for topic in ("a/b", "a", "", None))), 2)
     nowhere = without_destination(whole, apply(whole, RouteRules("r", "{2}")))
