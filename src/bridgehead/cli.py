@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from bridgehead import __version__
-from bridgehead.commands import deadletters
+from bridgehead.commands import bridges, deadletters
 from bridgehead.commands.frame import AsJson, ConfigFile, configuration_of, one_line_errors, report_faults, settings_of
 from bridgehead.commands.importing import command as importing
 from bridgehead.errors import SettingsError, StorageError
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pretty_exceptions_enable=False)
 
 app.add_typer(deadletters.app, name="deadletters")
+app.add_typer(bridges.app, name="bridges")
 app.add_typer(importing.app, name="import")
 
 Verbose = Annotated[bool, typer.Option("-v", "--verbose")]
@@ -157,6 +158,15 @@ def status(config: OptionalConfigFile = None, as_json: AsJson = False) -> None:
     with one_line_errors():
         snapshot = command.status(settings)
     typer.echo(json.dumps(snapshot, indent=2) if as_json else command.text_of(snapshot))
+
+
+@app.command()
+def reload(config: OptionalConfigFile = None, as_json: AsJson = False) -> None:
+    """Let a running node read its configuration file again, and say what has changed by that (exit 1 if it is faulty)."""
+    settings = settings_of(config)
+    with one_line_errors():
+        found = bridges.reload(settings)
+    typer.echo(json.dumps(found) if as_json else bridges.text_of(found))
 
 
 @app.command()

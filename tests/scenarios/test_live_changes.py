@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import yaml
 
 from support.client import Client, Message
 from support.mosquitto import Mosquitto
-from support.node import NodeProcess
+from support.node import COMMAND, NodeProcess
 from support.proxy import Proxy
 from support.waiting import until
 
@@ -269,6 +270,24 @@ def test_a_file_that_was_only_touched_changes_nothing_and_what_it_says_anew_is_f
     )
     place.wait_connected("d")
     assert place.node.bridge("b")["connects"] == 1
+
+
+def test_the_commands_list_stop_and_start_bridges_and_reload_the_file(place: Place) -> None:
+    def run(*words: str) -> tuple[int, str]:
+        done = subprocess.run([COMMAND, *words, "-c", str(place.node.file)], capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+    place.wire.open()
+    place.add()
+    place.wait_connected()
+    assert run("bridges", "list") == (0, f"b  started, connected  127.0.0.1:{place.wire.port}  2 push, 0 pull\n")
+    assert run("bridges", "stop", "b") == (0, "b: stopped, disconnected\n")
+    assert run("bridges", "start", "b")[1].startswith("b: started")
+    assert run("bridges", "stop", "nobody") == (1, "bridgehead: the node refused: there is no bridge nobody\n")
+    assert run("reload") == (0, "1 bridge as before\n")
+    place.node.file.write_text(place.node.file.read_text() + "bridges: 5\n")
+    code, text = run("reload")
+    assert (code, "bridges" in text) == (2, True)  # what cannot be read here, nobody is asked to read
 
 
 def test_a_faulty_bridge_changes_nothing_and_all_its_faults_are_told(place: Place) -> None:

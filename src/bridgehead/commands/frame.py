@@ -20,15 +20,20 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def settings_of(config: Path | None, *, report: bool = False) -> Settings:
-    """The settings, or every fault and exit 2; the faults go to standard output where they are what was asked for."""
+    """The settings, with what API calls have changed in them, or every fault and exit 2.
+
+    ``report``: the faults of the file are what was asked for: they go to standard output, and nothing else counts.
+    """
+    if not report:
+        return configuration_of(config).settings
     try:
         return load(config, os.environ) if config is not None else default_settings()
     except SettingsError as error:
-        report_faults(config, error, err=not report)
+        report_faults(config, error)
 
 
 def configuration_of(config: Path | None) -> Configuration:
-    """The same, with what API calls have changed."""
+    """The file and, over it, what API calls have changed; or every fault and exit 2."""
     try:
         return Configuration.read(config, os.environ)
     except SettingsError as error:

@@ -19,6 +19,7 @@ class NodeApi:
         host = settings.console.host
         self._host = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)
         self._port = settings.console.port
+        self._token = settings.console.token
 
     def get(self, path: str) -> Any:
         return self._ask("GET", path, None)
@@ -26,12 +27,18 @@ class NodeApi:
     def post(self, path: str, body: dict[str, Any], *, within: float = ANSWER_WITHIN) -> Any:
         return self._ask("POST", path, body, within)
 
+    def put(self, path: str, body: dict[str, Any], *, within: float = ANSWER_WITHIN) -> Any:
+        return self._ask("PUT", path, body, within)
+
     def _ask(self, method: str, path: str, body: dict[str, Any] | None, within: float = ANSWER_WITHIN) -> Any:
         """The answer; NotRunningError if nobody listens there, CommandError with the node's words if it refuses."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=within)
         try:
             data = json.dumps(body).encode() if body is not None else None
-            connection.request(method, path, data, {"Content-Type": "application/json"} if data is not None else {})
+            headers = {"Content-Type": "application/json"} if data is not None else {}
+            if self._token is not None:
+                headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
+            connection.request(method, path, data, headers)
             answer = connection.getresponse()
             text = answer.read()
         except ConnectionRefusedError:

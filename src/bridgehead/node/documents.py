@@ -31,7 +31,12 @@ def shown(bridge: Bridge, written: Raw) -> Raw:
 
 def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
     """What a client has sent, as the file would say it; secrets that it leaves as they were shown are those of ``present``."""
-    document = {key: value for key, value in body.items() if key not in ("status", *_TRANSLATED)}
+    document = {key: value for key, value in _given(body).items() if key not in ("status", *_TRANSLATED)}
+    if document.get("loopPreventionHopCount") == 0:
+        del document["loopPreventionHopCount"]  # the original's word for none given
+    for rules in ("localSubscriptions", "remoteSubscriptions"):
+        if isinstance(document.get(rules), list):
+            document[rules] = [_given(rule) if isinstance(rule, dict) else rule for rule in document[rules]]
     for theirs, (ours, names) in _TRANSLATED.items():
         part = body.get(theirs)
         if isinstance(part, dict) and part.get("enabled", True):
@@ -43,6 +48,11 @@ def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
         before = _found(present or {}, place)
         _replace(document, place, lambda value, kept=before: kept if value == SECRET and kept is not None else value)
     return document
+
+
+def _given(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what is null: that says as much as nothing."""
+    return {key: value for key, value in part.items() if value is not None}
 
 
 _TRANSLATED: Final = {

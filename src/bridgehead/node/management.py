@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Container
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from bridgehead.errors import ConflictError, NotThereError, RefusedError, SettingsError
 from bridgehead.node.bridges import Bridges
 from bridgehead.node.difference import Difference, difference, followed
 from bridgehead.node.documents import shown, taken
-from bridgehead.settings.configuration import Configuration
+from bridgehead.settings.configuration import Configuration, in_overlay
 from bridgehead.settings.model import Settings
 
 log = logging.getLogger(__name__)
-
-_LINE: Final = re.compile(r" \(line \d+\)$")
 
 
 class Running(Protocol):
@@ -170,13 +167,11 @@ class Management:
 
     def _checked(self, bridge: str, document: dict[str, Any]) -> Configuration:
         """With this bridge; the faults of it are told by their places in it."""
-        candidate = self._configuration.unchecked(bridge, document)
         try:
-            return candidate.checked()
+            return self._configuration.changed(bridge, document)
         except SettingsError as error:
-            own = f"bridges[{candidate.position(bridge)}]"
-            # What came by a call has no line.
-            faults = [(_LINE.sub("", path).removeprefix(own).removeprefix("."), text) for path, text in error.faults]
+            own = in_overlay(bridge)
+            faults = [(path.removeprefix(own).removeprefix(": "), text) for path, text in error.faults]
             raise SettingsError(faults) from None
 
     async def _become(self, candidate: Configuration) -> None:
@@ -197,7 +192,7 @@ class Management:
 
 def _words(found: Difference) -> str:
     told = [
-        f"{len(ids)} bridges {what} ({', '.join(ids)})"
+        f"{what} {', '.join(ids)}"
         for what, ids in (
             ("added", found.bridges.added),
             ("changed", found.bridges.changed),
@@ -205,4 +200,5 @@ def _words(found: Difference) -> str:
         )
         if ids
     ]
-    return "; ".join([*told, f"{len(found.bridges.kept)} bridges as before"])
+    kept = len(found.bridges.kept)
+    return "; ".join([*told, f"{kept} bridge{'s' if kept != 1 else ''} as before"])

@@ -39,6 +39,7 @@ class LeaseDesk(Watch):
         self._job = job
         self._seconds = seconds
         self._until: asyncio.TimerHandle | None = None  # when the lease ends
+        self._paused = False  # there will be another job in a moment
         service.actions[Action.LEASE] = self._take
         service.actions[Action.GIVE_UP] = self._give_up
 
@@ -52,6 +53,7 @@ class LeaseDesk(Watch):
 
     async def pause(self, patience: float = REST_PATIENCE) -> None:
         """Let the running batches end: what the holder does from now on is refused, until it has the next job."""
+        self._paused = True
         await self._rest(patience)
         self._gate.new_epoch()
 
@@ -59,10 +61,14 @@ class LeaseDesk(Watch):
         """After a pause, with these queries: the holder gets them with its next renewal."""
         self._job = replace(self._job, queries=queries)
         self.watch(query.log for query in queries)
+        self._paused = False
+        self._gate.new_epoch()
         self._service.thaw()
 
     async def _take(self, told: dict[str, Any]) -> dict[str, Any]:
         holder = str(told["holder"])
+        if self._paused:
+            raise RefusedError(f"node {self._job.node} changes its routes")
         if self.holder is not None and self.holder != holder:
             raise RefusedError(f"{self.holder} holds the lease of node {self._job.node}")
         if self.holder is None or told["epoch"] != self._gate.epoch:

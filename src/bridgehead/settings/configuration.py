@@ -5,20 +5,24 @@ Values keep their ``${ENV:...}`` here as they were written; they are filled in o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import SecretStr
 
+from bridgehead.errors import SettingsError
 from bridgehead.settings.document import Document, read_document
 from bridgehead.settings.environment import fill_in
 from bridgehead.settings.fault import Fault
 from bridgehead.settings.fault import Path as Place
 from bridgehead.settings.load import settings_in, text_of, unreadable_as_faults
 from bridgehead.settings.model import Settings
-from bridgehead.settings.overlay import Overlay, Raw, read_overlay
+from bridgehead.settings.overlay import FILE, Overlay, Raw, read_overlay
+
+_LINE: Final = re.compile(r" \(line \d+\)$")
 
 
 class _AsWritten(Mapping[str, str]):
@@ -72,21 +76,9 @@ class Configuration:
         """Every bridge as it was written, by its id, in order."""
         return {str(each.get("id")): each for _, each in _merged(self.file.value, self.overlay)}
 
-    def position(self, bridge: str) -> int:
-        """Where it is in the list of all: faults name it by that."""
-        return list(self.bridges).index(bridge)
-
     def changed(self, bridge: str, document: Raw | None) -> Configuration:
         """With another bridge of this id, or (None) without it."""
-        return self.unchecked(bridge, document).checked()
-
-    def unchecked(self, bridge: str, document: Raw | None) -> Configuration:
-        """The same before anybody has looked whether it can be used: its settings are still the old ones."""
-        written = _bridges(self.file.value).get(bridge)
-        return replace(self, overlay=self.overlay.changed(bridge, document, written))
-
-    def checked(self) -> Configuration:
-        return self._with(self.file, self.overlay)
+        return self._with(self.file, self.overlay.changed(bridge, document, _bridges(self.file.value).get(bridge)))
 
     def told_to_stop(self, bridge: str, *, stop: bool) -> Configuration:
         stopped = self.overlay.stopped | {bridge} if stop else self.overlay.stopped - {bridge}
@@ -109,8 +101,8 @@ def _settings(file: Document, overlay: Overlay, env: Mapping[str, str], path: Pa
     """What the file and the changes say together, with the environment filled in."""
     directory = None if path is None else path.parent.absolute()
     value, lines = file.value, file.lines
+    merged = _merged(value, overlay)
     if isinstance(value, dict) and overlay.entries:
-        merged = _merged(value, overlay)
         value = {**value, "bridges": [each for _, each in merged]}
         now_at = {was: now for now, (was, _) in enumerate(merged) if was is not None}
         lines = {moved: line for place, line in lines.items() if (moved := _moved(place, now_at)) is not None}
@@ -118,7 +110,23 @@ def _settings(file: Document, overlay: Overlay, env: Mapping[str, str], path: Pa
     value = _filled_in(value, env, (), unfilled)
     known = {each.path for each in file.faults}
     faults = [*file.faults, *(each for each in unfilled if each.path not in known)]
-    return settings_in(Document(value, dict(lines), faults), directory, env)
+    try:
+        return settings_in(Document(value, dict(lines), faults), directory, env)
+    except SettingsError as error:
+        told = {f"bridges[{at}]": str(each.get("id")) for at, (was, each) in enumerate(merged) if was is None}
+        raise SettingsError([(_named(place, told), text) for place, text in error.faults]) from None
+
+
+def _named(place: str, told: Mapping[str, str]) -> str:
+    """What was told by a call is not in the file: it has no line there, and is named by its id."""
+    at, _, inside = _LINE.sub("", place).partition("].")
+    bridge = told.get(f"{at.removesuffix(']')}]")
+    return place if bridge is None else in_overlay(bridge, inside)
+
+
+def in_overlay(bridge: str, place: str = "") -> str:
+    """Where a fault is that came by a call."""
+    return f"{FILE}: {bridge}" + (f": {place}" if place else "")
 
 
 def _merged(value: Any, overlay: Overlay) -> list[tuple[int | None, Raw]]:

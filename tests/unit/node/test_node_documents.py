@@ -42,6 +42,12 @@ def test_a_secret_that_comes_back_as_it_was_shown_stays_and_another_one_is_new()
     assert "password" not in taken({"id": "b", "host": "example.com"}, PLAIN)
 
 
+def test_what_is_null_is_not_given() -> None:
+    rule = {"filters": ["a/#"], "destination": None, "excludes": None, "customUserProperties": None}
+    body = {**PLAIN, "remoteSubscriptions": None, "loopPreventionHopCount": 0, "localSubscriptions": [rule]}
+    assert taken(body, None) == {**PLAIN, "localSubscriptions": [{"filters": ["a/#"]}]}
+
+
 def test_the_names_of_the_original_are_understood() -> None:
     theirs = {"websocketConfiguration": {"enabled": True, "serverPath": "/x", "subProtocol": "mqtt"}}
     assert taken({**PLAIN, **theirs}, None)["bridgeWebsocketConfig"] == {"path": "/x", "subProtocol": "mqtt"}

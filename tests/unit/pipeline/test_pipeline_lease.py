@@ -223,3 +223,19 @@ async def test_two_tenants_take_turns(leased: Leased, monkeypatch: pytest.Monkey
     assert {first, second} == {"one", "two"}
     await tenants[second].finish(0.0)
     await asyncio.gather(*running)
+
+
+async def test_a_holder_gets_the_next_job_with_a_new_epoch_when_the_routes_have_changed(leased: Leased) -> None:
+    first = await leased.take("one")
+    await leased.desk.pause(patience=0.0)
+    with pytest.raises(RefusedError, match="changes its routes"):
+        await leased.take("one", first["epoch"])  # type: ignore[arg-type]
+    leased.desk.go_on((QueryConfig("own", leased.host.rules),))
+    second = await leased.take("one", first["epoch"])  # type: ignore[arg-type]
+    assert second["epoch"] != first["epoch"]
+    assert [query.log for query in NodeJob.from_json(second["job"]).queries] == ["own"]  # type: ignore[arg-type]
+    assert list(leased.desk.queries) == ["own"]
+    old = leased.client(first["epoch"])  # type: ignore[arg-type]
+    with pytest.raises(StaleEpochError):
+        await asyncio.to_thread(old.begin, SHARED)
+    old.close()

@@ -99,6 +99,18 @@ def test_every_fault_of_a_file_is_told_with_its_line_though_bridges_before_it_ar
     assert "bridges[0].username" in places or "bridges[1].username" in places
 
 
+def test_a_fault_in_what_was_told_by_a_call_is_named_by_the_bridge(path: Path) -> None:
+    found = Configuration.read(path, ENV).changed("one", None).changed("three", bridge("three", username="${ENV:SECRET}"))
+    save(found)
+    with pytest.raises(SettingsError) as caught:
+        Configuration.read(path, {})
+    assert [place for place, _ in caught.value.faults if place.startswith(FILE)] == []  # the file alone has faults enough
+    write(path, bridge("two"))
+    with pytest.raises(SettingsError) as caught:
+        Configuration.read(path, {})
+    assert caught.value.faults == [(f"{FILE}: three: username", "the environment variable SECRET is not set")]
+
+
 def test_a_fault_changes_nothing(path: Path) -> None:
     found = Configuration.read(path, ENV)
     with pytest.raises(SettingsError):
