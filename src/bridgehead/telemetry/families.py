@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
 
@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 Part = TypeVar("Part")
 
-Values = float | None | Mapping[str, float] | Mapping[tuple[str, ...], float]
+Values = float | None | dict[str, float] | dict[str, int] | dict[tuple[str, ...], float]
 """A value; none; or, for a metric with labels of its own, a value for each of their values."""
 
 
@@ -36,7 +36,7 @@ class Family(Generic[Part]):
 
 
 def _each(found: Values) -> Iterator[tuple[tuple[str, ...], float]]:
-    if isinstance(found, Mapping):
+    if isinstance(found, dict):
         for label, value in found.items():
             yield (label if isinstance(label, tuple) else (label,)), value
     elif found is not None:
