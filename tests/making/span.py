@@ -36,6 +36,7 @@ class Span:
         engine: Engine | None = None,
         pull_limit: int | None = None,
         space: FreeSpace | None = None,
+        level: bool = False,
         **rule: Any,
     ) -> None:
         self.engine = MemoryEngine() if engine is None else engine
@@ -50,8 +51,18 @@ class Span:
         version = rule.get("version", 5)
         if pull_limit is not None:
             self.door.room = Room(Outbox("pull", self.engine, pull_limit, 1 << 30, strategy="refuse"), self.journal)
+        levelled = frozenset({"pull"}) if level else frozenset[str]()
         self.consumer = Consumer(
-            self.engine, self.journal, [self.door], "edge", (), bridge="b", drop_retained=version < 5, space=space
+            self.engine,
+            self.journal,
+            [self.door],
+            "edge",
+            (),
+            bridge="b",
+            drop_retained=version < 5,
+            space=space,
+            stored=levelled,
+            levelled=levelled,
         )
         given: dict[str, Any] = {
             "bridge": "b",

@@ -11,10 +11,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bridgehead.bridge.echoes import EchoWindow
+from bridgehead.bridge.levelling import Levels, deletions
 from bridgehead.clock import now_us
+from bridgehead.columns.batches import Batch
 from bridgehead.link.gathering import Answers, Gathering, Source
 from bridgehead.link.heldrows import HeldRows
 from bridgehead.pipeline.admission import DISK, DROPPED, HELD, Verdict, guarded, judge
@@ -40,6 +41,7 @@ HELD_BYTES: Final = 16 * 1024 * 1024
 @dataclass(frozen=True, slots=True)
 class _Wanting:
     doors: tuple[Door, ...]
+    stored: bool  # a route of them wants what is stored at the remote
     identifier: int  # where several copies may come: the subscription whose copy counts; else 0
 
 
@@ -57,7 +59,10 @@ class Consumer:
         bridge: str,
         drop_retained: bool,
         space: FreeSpace | None = None,
+        stored: frozenset[str] = frozenset(),
+        levelled: frozenset[str] = frozenset(),
     ) -> None:
+        """``stored``: the routes that want what is stored at the remote; ``levelled``: those of them that are kept level."""
         self.gathering: Gathering[Source] = Gathering(engine, self._accept)
         self._engine = engine
         # Ids of one client id: what another one has received says nothing about the messages for this one.
@@ -67,7 +72,11 @@ class Consumer:
         self._client = pa.array([client_id], pa.string())
         self._identified = identified  # filters that overlap, in the order of their subscription identifiers from 1 on
         self._drop_retained = drop_retained
+        self._stored = stored
+        self.levels = Levels(engine, levelled)
+        self.takes_stored = True  # False: subscriptions that were made before bring nothing new
         self.flag_means_stored = True  # the remote flags no message but stored ones
+        self.flagged = 0  # messages with the retain flag
         self.echoes: EchoWindow | None = None  # where the remote may send back what we sent
         self.echoes_skipped = 0
         self._plans: TopicPlans[_Wanting] = TopicPlans(self._wanting)
@@ -81,6 +90,7 @@ class Consumer:
         self.unmatched = 0
         self.retained_skipped = 0
         self.copies_skipped = 0
+        self.deleted = 0  # retained messages here whose stored one at the remote was gone
 
     @property
     def full(self) -> bool:
@@ -136,7 +146,8 @@ class Consumer:
 
     def _wanting(self, topic: str) -> _Wanting:
         by = [at for at, each in enumerate(self._identified, 1) if matches(each, topic)]
-        return _Wanting(tuple(door for door in self._doors if door.filters_match(topic)), by[0] if len(by) > 1 else 0)
+        doors = tuple(door for door in self._doors if door.filters_match(topic))
+        return _Wanting(doors, any(door.rule.route in self._stored for door in doors), by[0] if len(by) > 1 else 0)
 
     def _judge(self, rows: Rows) -> Verdict | None:
         """What gets in; None stands for all. What follows something held back is held back as well, in order."""
@@ -191,10 +202,10 @@ class Consumer:
     def _admit(self, changes: Changes, rows: Rows) -> None:
         batch = wire_batch(rows)
         self.received += batch.num_rows
-        if self._drop_retained and self.flag_means_stored and batch.column("retain").true_count:
-            # MQTT 3.1.1 has no way to ask for no stored messages when subscribing: they are told by their flag.
-            self.retained_skipped += batch.column("retain").true_count
-            batch = batch.filter(pc.invert(batch.column("retain")))
+        flagged = batch.column("retain").true_count
+        self.flagged += flagged
+        if flagged and self._drop_retained and self.flag_means_stored:
+            batch = self._without_stored(batch)
             if batch.num_rows == 0:
                 return
         echoes = None if self.echoes is None else self.echoes.echoes(batch)
@@ -207,6 +218,8 @@ class Consumer:
         clients = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, np.int32)), self._client)
         numbers = self._plans.look_up(batch.column("topic"))
         plans = self._plans.known
+        if flagged and self.levels:
+            self._level(changes, batch, numbers)
         copies = np.zeros(len(numbers), np.bool_)
         for number in np.unique(numbers) if (numbers != numbers[0]).any() else numbers[:1]:
             plan = plans[number]
@@ -217,6 +230,42 @@ class Consumer:
                 if not plan.doors:
                     self.unmatched += len(mine) - int(np.count_nonzero(copies[mine]))
         self._doorways.admit(changes, Arrived(batch, clients, times), plans, numbers, copies)
+
+    def _without_stored(self, batch: Batch) -> Batch:
+        """MQTT 3.1.1 has no way to ask for no stored messages when subscribing: they are told by their flag."""
+        kept = ~batch.column("retain").to_numpy(zero_copy_only=False)
+        if self.takes_stored and self._stored:
+            numbers = self._plans.look_up(batch.column("topic"))
+            kept |= np.array([plan.stored for plan in self._plans.known])[numbers]
+        self.retained_skipped += int(np.count_nonzero(~kept))
+        return batch.filter(pa.array(kept))
+
+    def _level(self, changes: Changes, batch: Batch, numbers: npt.NDArray[np.int32]) -> None:
+        """Remember what is retained here because the remote has it."""
+        flagged = batch.column("retain").to_numpy(zero_copy_only=False)
+        for number in np.unique(numbers[flagged]):
+            mine = batch.filter(pa.array(flagged & (numbers == number)))
+            for door in self._plans.known[number].doors:
+                if door.rule.route in self.levels:
+                    self.levels.came(changes, door.rule.route, mine)
+
+    def end_level(self) -> None:
+        """The remote has sent all that is stored there: what is retained here and is not there any more is deleted."""
+        if self._held is not None:
+            self.levels.end()  # there may be more of it than we have room for: at the next connection
+            return
+        changes = Changes()
+        doors = {door.rule.route: door for door in self._doors}
+        for route, topics in self.levels.end().items():
+            gone = deletions(topics)
+            clients = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(topics), np.int32)), self._client)
+            self.levels.came(changes, route, gone)
+            doors[route].admit(changes, gone, clients, timestamps(now_us(), len(topics)))
+            self.deleted += len(topics)
+        if changes.state:
+            self._engine.write(changes)
+            ends = [(log, log.end) for log in {door.log for door in self._doors}]
+            self._engine.when_synced(lambda: _publish(ends))
 
     def _copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64]) -> list[int]:
         """Of several copies of a message all but the one that came by this subscription; none, if the remote names none."""

@@ -66,6 +66,8 @@ class BridgeService:
             bridge=bridge.id,
             drop_retained=rule.version < 5,
             space=space,
+            stored=frozenset(route.id for route in routes if route.retained != "skip"),
+            levelled=frozenset(route.id for route in routes if route.retained == "level"),
         )
         self.publishers = [
             LocalPublisher(

@@ -21,8 +21,8 @@ from bridgehead.wire.topictemplate import read_template
 
 log = logging.getLogger(__name__)
 
-RETAIN_NEVER: Final = 2
-"""Retain handling: stored messages of the remote are not fetched when subscribing."""
+RETAIN_HANDLING: Final = {"level": 0, "first": 1, "skip": 2}
+"""Whether stored messages of the remote come with every subscription, with a new one, or never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def _wish(bridge: Bridge, topic_filter: str, pulls: list[tuple[str, Route]], ver
         qos=max(route.max_qos for route in served),
         no_local=bridge.no_local and version5 and _alone(topic_filter),  # else a protocol error [MQTT-3.8.3-4]
         retain_as_published=version5 and any(route.preserve_retain for route in served),
-        retain_handling=RETAIN_NEVER if version5 else 0,
+        retain_handling=min(RETAIN_HANDLING[route.retained] for route in served) if version5 else 0,
     )
 
 

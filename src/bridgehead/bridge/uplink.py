@@ -459,29 +459,40 @@ class Uplink:
     def _subscribe(self, link: Link, *, resumed: bool) -> None:
         if self._link is not link:
             return
-        if resumed and self.status.subscribed:
-            self._ask(link, set(self.status.subscribe_refused))  # the others the remote still knows
-            return
-        self.status.subscribed = not self.rule.subscriptions
-        self.status.subscribe_refused = {}
-        if resumed and self.rule.unwanted:
-            link.write(encode(Unsubscribe(UNSUBSCRIBE_ID, list(self.rule.unwanted)), self.rule.version))
-        self._ask(link, {wish.filter for wish in self.rule.subscriptions})
-        if self._as_bridge and self.rule.subscriptions and not resumed:
-            self._stored.begin(self._consumer.retained_skipped)
+        again = resumed and self.status.subscribed  # what was not refused the remote still knows
+        if again:
+            self._ask(link, {*self.status.subscribe_refused, *self._level_filters()})
+        else:
+            self._consumer.takes_stored = not resumed
+            self.status.subscribed = not self.rule.subscriptions
+            self.status.subscribe_refused = {}
+            if resumed and self.rule.unwanted:
+                link.write(encode(Unsubscribe(UNSUBSCRIBE_ID, list(self.rule.unwanted)), self.rule.version))
+            self._ask(link, {wish.filter for wish in self.rule.subscriptions})
+        if self._consumer.levels or (self._as_bridge and self.rule.subscriptions and not resumed):
+            self._stored.begin(self._consumer.flagged)
+            self._consumer.levels.begin()
             self._consumer.flag_means_stored = True
             link.write(encode(Pingreq(), self.rule.version))
+
+    def _level_filters(self) -> set[str]:
+        """Those that bring what is stored at the remote whenever they are asked for."""
+        if not self._consumer.levels:
+            return set()
+        return {wish.filter for wish in self.rule.subscriptions if wish.retain_handling == 0}
 
     def _stored_round_answered(self) -> None:
         if not self._stored.running:
             return
         self._consumer.gathering.flush()
-        self._stored.answered(self._consumer.retained_skipped)
+        self._stored.answered(self._consumer.flagged)
         if self._stored.running:
             self._engine.when_synced(partial(self._ping, self._link))  # behind our acknowledgements
-        else:
-            self._consumer.flag_means_stored = False
-            self._settle_subscriptions()
+            return
+        self._consumer.flag_means_stored = not self._as_bridge
+        if self._consumer.levels and not self._unanswered and not self.status.subscribe_refused:
+            self._consumer.end_level()
+        self._settle_subscriptions()
 
     def _ping(self, link: Link | None) -> None:
         if link is not None and self._link is link:

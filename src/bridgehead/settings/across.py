@@ -13,6 +13,7 @@ from bridgehead.settings.bridge import USUAL_PORT
 from bridgehead.settings.fault import Fault, Path, path_text
 from bridgehead.settings.listener import CONSOLE_PORT, USUAL_PORTS, is_loopback
 from bridgehead.settings.route import Direction, route_id
+from bridgehead.wire.topicnames import intersect, share_of, valid_filter
 
 _Mapping = dict[str, Any]
 
@@ -38,6 +39,7 @@ def faults_across(document: object) -> Iterator[Fault]:
         yield from _credentials(bridge, ("bridges", index))
         yield from _certificates(bridge, ("bridges", index))
         yield from _routes_twice(bridge, ("bridges", index))
+        yield from _retained(bridge, ("bridges", index))
         yield from _spark_only(bridge, ("bridges", index), _mapping(root.get("pipeline")).get("engine"))
 
 
@@ -184,6 +186,25 @@ def _routes_twice(bridge: _Mapping, path: Path) -> Iterator[Fault]:
             identity = route_id("", direction, filters, destination, rewrite)
             if seen.setdefault(identity, here) != here:
                 yield Fault(here, f"the same route as {path_text(seen[identity])}: equal filters, destination and rewrite")
+
+
+def _retained(bridge: _Mapping, path: Path) -> Iterator[Fault]:
+    """Filters that meet share what the remote sends: routes with such filters must want the same of what is stored there."""
+    before: list[tuple[int, str, object]] = []
+    for index, rule in _items(bridge.get("remoteSubscriptions")):
+        wanted, here = rule.get("retained", "skip"), (*path, "remoteSubscriptions", index, "retained")
+        filters = [each for each in rule.get("filters") or () if isinstance(each, str) and valid_filter(each)]
+        if wanted == "level":
+            if bridge.get("mqttVersion") == "3.1.1":
+                yield Fault(here, "level needs MQTT 5: over 3.1.1 nobody could tell what is to be retained")
+            if rule.get("preserveRetain") not in (True, "true"):
+                yield Fault(here, "level needs preserveRetain: true")
+            if any(share_of(each)[0] is not None for each in filters):
+                yield Fault(here, "shared subscriptions get nothing of what is stored")
+        others = [at for at, each, its in before if its != wanted and any(intersect(each, one) for one in filters)]
+        if others:
+            yield Fault(here, f"must be that of remoteSubscriptions[{others[0]}], whose filters overlap")
+        before += [(index, each, wanted) for each in filters]
 
 
 def _spark_only(bridge: _Mapping, path: Path, usual: object) -> Iterator[Fault]:

@@ -18,6 +18,8 @@ from bridgehead.settings.topics import Destination, Filter, rewrite_fault
 from bridgehead.settings.transform import Transform
 
 Direction = Literal["push", "pull"]
+Retained = Literal["skip", "first", "level"]
+"""Messages that are stored at the remote: not fetched, fetched with a new subscription, or kept level, deletions included."""
 
 
 def _no_repeats(filters: tuple[str, ...]) -> tuple[str, ...]:
@@ -79,6 +81,8 @@ class LocalSubscription(Subscription):
 class RemoteSubscription(Subscription):
     """A pull rule: what is fetched from the remote broker."""
 
+    retained: Retained = "skip"
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -101,6 +105,7 @@ class Route:
     transform: Transform | None = None
     archive: Archive | None = None
     rewrite: tuple[tuple[str, str], ...] = ()  # patterns and replacements, one after the other
+    retained: Retained = "skip"  # pull only
 
     @property
     def has_own_query(self) -> bool:
@@ -156,5 +161,6 @@ def route_of(bridge: str, rule: Subscription) -> Route:
         engine=rule.engine,
         transform=rule.transform,
         archive=rule.archive,
+        retained=rule.retained if isinstance(rule, RemoteSubscription) else "skip",
         rewrite=rewrite,
     )

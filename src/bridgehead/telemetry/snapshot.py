@@ -165,6 +165,7 @@ def _bridge(service: BridgeService) -> dict[str, Any]:
         "received": service.consumer.received,
         "unmatched": service.consumer.unmatched,
         "retainedSkipped": service.consumer.retained_skipped,
+        "retainedDeleted": service.consumer.deleted,
         "copiesSkipped": service.consumer.copies_skipped,
         "echoesSkipped": service.consumer.echoes_skipped,
         "heldLost": service.consumer.held_lost,

@@ -79,7 +79,9 @@ def test_a_bridge_that_names_only_its_remote_follows_the_contract() -> None:
     }
 
 
-@pytest.mark.parametrize(("key", "only_here"), [("localSubscriptions", {"excludes": ()}), ("remoteSubscriptions", {})])
+@pytest.mark.parametrize(
+    ("key", "only_here"), [("localSubscriptions", {"excludes": ()}), ("remoteSubscriptions", {"retained": "skip"})]
+)
 def test_a_rule_that_names_only_its_filters_follows_the_contract(key: str, only_here: dict[str, object]) -> None:
     bridge = one_bridge(**{key: [{"filters": ["a/#"]}]}).bridges[0]
     assert bridge.model_dump(by_alias=True)[key][0] == {

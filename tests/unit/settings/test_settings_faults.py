@@ -225,6 +225,25 @@ def test_a_password_without_a_username_is_a_fault_only_on_3_1_1() -> None:
     from_document({"bridges": [{"id": "a", "host": "h", "password": "p"}]})
 
 
+@pytest.mark.parametrize(
+    ("rules", "version"),
+    [
+        ([{"filters": ["a/#"], "retained": "level"}], 5),
+        ([{"filters": ["a/#"], "retained": "level", "preserveRetain": True}], "3.1.1"),
+        ([{"filters": ["$share/g/a"], "retained": "level", "preserveRetain": True}], 5),
+    ],
+)
+def test_retained_messages_are_kept_level_only_where_that_can_be(rules: list[dict[str, object]], version: object) -> None:
+    found = bridge_faults(mqttVersion=version, remoteSubscriptions=rules)
+    assert list(found) == ["bridges[0].remoteSubscriptions[0].retained"]
+
+
+def test_routes_whose_filters_overlap_want_the_same_of_what_is_stored() -> None:
+    rules = [{"filters": ["a/#"], "retained": "first"}, {"filters": ["b"]}, {"filters": ["+/x"], "destination": "d"}]
+    assert list(bridge_faults(remoteSubscriptions=rules)) == ["bridges[0].remoteSubscriptions[2].retained"]
+    accepts(remoteSubscriptions=[*rules[:2], {**rules[2], "filters": ["c/x"]}])
+
+
 def test_a_secret_is_written_down_or_in_a_file_but_not_both() -> None:
     assert list(bridge_faults(password="p", passwordFile="p.txt")) == ["bridges[0].passwordFile"]
     assert list(bridge_faults(username="u", usernameFile="u.txt")) == ["bridges[0].usernameFile"]
