@@ -295,10 +295,13 @@ class Outgoing:
 
     def _send_round(self, lane: Lane) -> bool:
         """One turn each route, as far as one write should go; False if none of them can send anything."""
-        if self._sender.flow.reserved:  # ids of an earlier life are looked for route by route
+        if len(self._forwarders) == 1 or self._sender.flow.reserved:  # ids of an earlier life are looked for route by route
             most = min(self._most(lane), self._share())
-            polls = ((forwarder, self._next_of(forwarder, most, lane)) for forwarder in self._in_turn())
-            return any(polled is not None and self._send(forwarder, polled) for forwarder, polled in polls)
+            for forwarder in self._in_turn():
+                polled = self._next_of(forwarder, most, lane)
+                if polled is not None and self._send(forwarder, polled):
+                    return True
+            return False
         turns = self._take_turns(lane)
         if len(turns) > 1 and self._send_together(turns):
             return True

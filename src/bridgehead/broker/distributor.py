@@ -107,10 +107,16 @@ class Distributor:
         arrived = Arrived(batch, clients, times)
         numbers = self._plans.look_up(batch.column("topic"))
         plans = self._plans.known
-        for number in np.unique(numbers) if (numbers != numbers[0]).any() else numbers[:1]:
-            plan = plans[number]
-            if plan.excluded or plan.deliveries:
-                self._aside(changes, plan, arrived.only(np.flatnonzero(numbers == number)))
+        if (numbers == numbers[0]).all():
+            plan = plans[numbers[0]]
+            self._aside(changes, plan, arrived)
+            if len(plan.doors) == 1:
+                plan.doors[0].admit(changes, *arrived)
+                return
+        else:
+            for number in np.unique(numbers):
+                if plans[number].excluded or plans[number].deliveries:
+                    self._aside(changes, plans[number], arrived.only(np.flatnonzero(numbers == number)))
         # All plans together: subscribers to some topics of a route do not change the order of the rest.
         self._doorways.admit(changes, arrived, plans, numbers)
 

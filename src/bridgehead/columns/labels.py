@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import constant_label
+from bridgehead.columns.batches import CONSTANT_ROWS, constant_label
+
+_ZEROS = np.zeros(CONSTANT_ROWS, np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +24,15 @@ class Labels:
     @staticmethod
     def one(name: str, rows: int) -> Labels:
         """The same in every row."""
-        return Labels((name,), np.broadcast_to(np.int32(0), rows))
+        return Labels((name,), _ZEROS[:rows] if rows <= CONSTANT_ROWS else np.zeros(rows, np.int32))
 
     @staticmethod
     def of(column: pa.DictionaryArray) -> Labels:
+        names = column.dictionary.to_pylist()
+        if len(names) == 1 and not column.null_count:
+            return Labels.one(names[0], len(column))
         indices = column.indices
-        if indices.null_count:
-            indices = indices.fill_null(-1)
-        return Labels(tuple(column.dictionary.to_pylist()), indices.to_numpy())
+        return Labels(tuple(names), (indices.fill_null(-1) if indices.null_count else indices).to_numpy())
 
     def column(self) -> pa.DictionaryArray:
         if len(self.names) == 1:

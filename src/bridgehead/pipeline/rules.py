@@ -157,7 +157,8 @@ def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
 
 def _clients(batch: Batch) -> pa.Array | None:
     """Who published the rows; a transform may not say."""
-    return batch.column("client_id") if "client_id" in batch.schema.names else None
+    at = batch.schema.get_field_index("client_id")
+    return batch.column(at) if at >= 0 else None
 
 
 def routes_of(batch: Batch) -> Labels:
@@ -176,6 +177,8 @@ def split(routes: Labels, batch: Batch) -> list[tuple[str, Batch, Places | None]
 
     Each has memory of its own: a route whose remote is away must not keep the rows of all others.
     """
+    if len(routes.names) == 1:
+        return [(routes.names[0], batch, None)]
     places = routes.places()
     if len(places) == 1:
         return [(places[0][0], batch, None)]
