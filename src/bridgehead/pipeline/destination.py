@@ -36,6 +36,10 @@ class Where(NamedTuple):
     rewrite: tuple[tuple[str, str], ...] = ()  # patterns and what takes their place, one after the other
 
 
+HERE: Final = Where()
+"""Every message keeps its topic."""
+
+
 @lru_cache(maxsize=1024)
 def change_of(where: Where) -> Change:
     """The function on a column of topics. A null stays null, and what comes to no valid topic is ``NO_TOPIC``."""

@@ -5,10 +5,10 @@ One vectorised function on Arrow batches, run in Spark's workers and in the node
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from bridgehead.columns.batches import CONSTANT_ROWS, Batch, column_data, constant, list_bounds
 from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import OUTBOX, USER_PROPERTIES, USER_PROPERTY
-from bridgehead.pipeline.destination import NO_TOPIC, Where, change_of
+from bridgehead.pipeline.destination import HERE, NO_TOPIC, Where, change_of
 from bridgehead.pipeline.hops import HOP_COUNT, hop_counts, is_hop
 from bridgehead.storage.deadletters import NO_DESTINATION
 from bridgehead.wire.topictemplate import read_template
@@ -61,6 +61,7 @@ class RouteRules:
         return RouteRules(**{**value, **tuples})
 
 
+K = TypeVar("K", bound=Hashable)
 Places = npt.NDArray[np.int64]
 Made = tuple[str, Batch, str | None]
 """The route of rows, the rows, and why they are to be its dead letters, if they are."""
@@ -82,16 +83,20 @@ def together(
     no other.
     """
     every = routes_of(batch)
-    for rule, rows in _alike(every, rules):
-        own, routes = (batch, every) if rows is None else (batch.take(pa.array(rows)), every.only(rows))
-        result = apply(own, rule)
+    topics = _destinations(batch, every, rules)
+    for rule, rows in _alike(every, rules, _anywhere):
+        own, routes, going = batch, every, topics
+        if rows is not None:
+            chosen = pa.array(rows)
+            own, routes, going = batch.take(chosen), every.only(rows), None if topics is None else topics.take(chosen)
+        result = apply(own, rule, topics=going)
         if rule.message_id is not None:
             key, beginning = rule.message_id
             offsets = _offsets(batch, first_offset)
             numbers = pa.array(offsets if rows is None else offsets[rows]).cast(pa.string())
             # No other message has this id: an offset is given once in a log's life.
             result = with_ids(result, key, pc.binary_join_element_wise(f"{beginning}:{log}", numbers, ":"))
-        nowhere = _nowhere(result, rule)
+        nowhere = None if going is None else _nowhere(going)
         if nowhere is None:
             yield routes, result, None
             continue
@@ -101,23 +106,41 @@ def together(
         yield routes.only(lost), apply(own.filter(nowhere), as_it_came(rule.route)), NO_DESTINATION
 
 
-def _alike(routes: Labels, rules: Mapping[str, RouteRules]) -> list[tuple[RouteRules, Places | None]]:
-    """The rules of these rows, and which rows each is for (None = all): routes whose rules differ only in name have one."""
+def _alike(
+    routes: Labels, rules: Mapping[str, RouteRules], kind_of: Callable[[RouteRules], K]
+) -> list[tuple[K, Places | None]]:
+    """The kinds of rules that these rows have, and the rows of each (None = all of them)."""
     if len(routes.names) == 1:
-        return [(rules[routes.names[0]], None)]
-    kinds: dict[RouteRules, int] = {}
-    kind_of = np.zeros(len(routes.names), np.int64)
-    for number in np.unique(routes.of_row):
-        kind_of[number] = kinds.setdefault(_nameless(rules[routes.names[number]]), len(kinds))
+        return [(kind_of(rules[routes.names[0]]), None)]
+    kinds: dict[K, int] = {}
+    numbers = np.zeros(len(routes.names), np.int64)
+    for route in np.unique(routes.of_row):
+        numbers[route] = kinds.setdefault(kind_of(rules[routes.names[route]]), len(kinds))
     if len(kinds) == 1:
         return [(next(iter(kinds)), None)]
-    kind_of_row = kind_of[routes.of_row]
-    return [(rule, np.flatnonzero(kind_of_row == kind)) for rule, kind in kinds.items()]
+    of_row = numbers[routes.of_row]
+    return [(kind, np.flatnonzero(of_row == number)) for kind, number in kinds.items()]
 
 
 @lru_cache(maxsize=4096)
-def _nameless(rule: RouteRules) -> RouteRules:
-    return replace(rule, route="")
+def _anywhere(rule: RouteRules) -> RouteRules:
+    """What a route does to its messages, whatever its name is and wherever they go."""
+    return replace(rule, route="", destination=None, filters=(), rewrite=())
+
+
+def _destinations(batch: Batch, routes: Labels, rules: Mapping[str, RouteRules]) -> pa.Array | None:
+    """The topics that the rows go to; None if all keep theirs. Only this is done place by place, and touches only topics."""
+    places = _alike(routes, rules, lambda rule: rule.where)
+    topics, clients = batch.column("topic"), _clients(batch)
+    if len(places) == 1:
+        where = places[0][0]
+        return None if where == HERE else change_of(where)(topics, clients)
+    changed = []
+    for where, rows in places:
+        chosen = pa.array(rows)
+        changed.append(change_of(where)(topics.take(chosen), None if clients is None else clients.take(chosen)))
+    back = np.argsort(np.concatenate([rows for _, rows in places if rows is not None]))
+    return pa.concat_arrays(changed).take(pa.array(back))
 
 
 def as_it_came(route: str) -> RouteRules:
@@ -125,20 +148,16 @@ def as_it_came(route: str) -> RouteRules:
     return RouteRules(route, preserve_retain=True, count_hops=False)
 
 
-def _nowhere(rows: Batch, rules: RouteRules) -> pa.BooleanArray | None:
+def _nowhere(topics: pa.Array) -> pa.BooleanArray | None:
     """Which rows have no topic to go to; None if all have one."""
-    if rules.destination is None and not rules.rewrite:
-        return None
-    ends, _ = column_data(rows.column("topic"))
-    if (np.diff(ends) > 0).all():
-        return None
-    return pc.equal(rows.column("topic"), NO_TOPIC)
+    ends, _ = column_data(topics)
+    return None if (np.diff(ends) > 0).all() else pc.equal(topics, NO_TOPIC)
 
 
-def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
+def apply(batch: Batch, rules: RouteRules, hops: int = 0, topics: pa.Array | None = None) -> Batch:
     """Rows of one route (any schema with the message columns) as OUTBOX rows, in the same order.
 
-    ``hops`` is the least count that a row came with which does not say it.
+    ``hops`` is the least count that a row came with which does not say it; ``topics`` is where they go, if that is known.
     """
     rows = batch.num_rows
     hops = max(hops, rules.hops_unsaid)
@@ -146,7 +165,7 @@ def apply(batch: Batch, rules: RouteRules, hops: int = 0) -> Batch:
     if qos.null_count:
         qos = pc.fill_null(qos, 1 if rules.persist else 0)
     columns = {name: batch.column(name) for name in OUTBOX.names if name not in ("wire_qos",)}
-    columns["topic"] = change_of(rules.where)(batch.column("topic"), _clients(batch))
+    columns["topic"] = change_of(rules.where)(columns["topic"], _clients(batch)) if topics is None else topics
     columns["qos"] = qos
     columns["wire_qos"] = qos if rules.max_qos >= 2 else pc.min_element_wise(qos, pa.scalar(rules.max_qos, pa.int32()))
     if not rules.preserve_retain:
