@@ -12,6 +12,7 @@ T = TypeVar("T")
 
 PATIENCE = 90.0
 _LOOK_EVERY = 0.02
+_LOOK_SELDOM = 0.5
 
 
 def until(condition: Callable[[], T], what: str, within: float = PATIENCE, detail: Callable[[], object] | None = None) -> T:
@@ -23,6 +24,21 @@ def until(condition: Callable[[], T], what: str, within: float = PATIENCE, detai
             raise AssertionError(f"not within {within:.0f} s: {what}" + (f"\n{detail()}" if detail is not None else ""))
         pause.wait(_LOOK_EVERY)
     return value
+
+
+def run_dry(left: Callable[[], int], what: str, detail: Callable[[], object] | None = None) -> None:
+    """Return when nothing is left; fails when for long it does not become less.
+
+    Looks seldom: to count what is left of many takes long, and holds up whoever makes it less in this process.
+    """
+    before, deadline, pause = left(), time.monotonic() + PATIENCE, threading.Event()
+    while before:
+        pause.wait(_LOOK_SELDOM)
+        if (now := left()) < before:
+            before, deadline = now, time.monotonic() + PATIENCE
+        elif time.monotonic() > deadline:
+            seen = f"\n{detail()}" if detail is not None else ""
+            raise AssertionError(f"{before} left, and no less for {PATIENCE:.0f} s: {what}{seen}")
 
 
 def free_ports(count: int) -> list[int]:

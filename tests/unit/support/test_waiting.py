@@ -1,12 +1,16 @@
-"""Ports for tests: nobody else is given them."""
+"""Ports for tests, which nobody else is given; waiting for what becomes less."""
 
 from __future__ import annotations
 
+import itertools
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from support import waiting
 from support.waiting import free_port, free_ports
 
 ANOTHER_PROCESS = "from support.waiting import free_port; print(free_port(), flush=True); input()"
@@ -36,3 +40,13 @@ def test_two_processes_have_ports_of_their_own() -> None:
         other.stdin.write("\n")
     assert theirs not in ours
     assert other.returncode == 0
+
+
+def test_what_becomes_less_is_waited_for_and_what_does_not_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "PATIENCE", 0.05)
+    monkeypatch.setattr(waiting, "_LOOK_SELDOM", 0.01)
+    falling = iter(range(30, -1, -1))
+    waiting.run_dry(lambda: next(falling), "steps")
+    stuck = itertools.chain([3, 2], itertools.repeat(2))
+    with pytest.raises(AssertionError, match="2 left, and no less for 0 s: steps\nhere"):
+        waiting.run_dry(lambda: next(stuck), "steps", detail=lambda: "here")
