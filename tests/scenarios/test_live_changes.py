@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,45 @@ def test_a_change_of_one_route_keeps_the_queue_of_the_other(place: Place) -> Non
     }
     (other,) = place.node.status()["removedRoutes"].values()
     assert (other["received"], other["depth"]) == (0, 0)
+    place.adds_up()
+
+
+@BOTH
+def test_changes_in_mid_flow_cost_no_message_of_qos_2_and_double_none(place: Place) -> None:
+    place.wire.open()
+    pull = [{"filters": ["down/#"]}]
+    place.add(remoteSubscriptions=pull)
+    until(lambda: place.node.bridge("b")["subscribed"], "it is subscribed")
+    ended, sent = threading.Event(), [0, 0]
+
+    def publish(way: int, client: Client, topic: str) -> None:
+        while not ended.is_set():
+            client.publish_all(Message(topic, str(sent[way] + i).encode(), qos=2) for i in range(20))
+            sent[way] += 20
+
+    with Client(place.remote.port) as there, Client(place.node.port) as here:
+        there.subscribe("b/#")
+        here.subscribe("down/#")
+        devices = [
+            threading.Thread(target=publish, args=(0, here, "b/one/x")),
+            threading.Thread(target=publish, args=(1, there, "down/x")),
+        ]
+        for device in devices:
+            device.start()
+        for keep_alive in range(30, 36):
+            place.change(keepAlive=keep_alive, remoteSubscriptions=pull)
+            place.tell("STOP")
+            place.change(keepAlive=keep_alive, remoteSubscriptions=pull, persist=True, tier2Limit=keep_alive)
+            place.tell("RESTART")
+        ended.set()
+        for device in devices:
+            device.join()
+        there.wait_until(lambda _: there.came["b/one/x"] >= sent[0], "all went up")
+        here.wait_until(lambda _: here.came["down/x"] >= sent[1], "all came down")
+        there.barrier()
+        here.barrier()
+        up, down = numbers(there.topics()["b/one/x"]), numbers(here.topics()["down/x"])
+    assert (up, down) == (list(range(sent[0])), list(range(sent[1])))
     place.adds_up()
 
 
