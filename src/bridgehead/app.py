@@ -125,7 +125,8 @@ class Node:
         dying = [route.id for route in routes.configured.values() if route.has_dead_letters]
         anew = [each.id for each in routes.configured.values() if each.transform is not None or each.changes_topics]
         again = {route: routes.doors[route].admit_again for route in anew}
-        self._desk.follow({route: routes.outboxes[route] for route in dying}, again)
+        removed = [routes.outboxes[route] for route in routes.removed]
+        self._desk.follow({route: routes.outboxes[route] for route in dying}, again, removed)
 
     def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Whoever wanted to write to a disk that has failed; why it failed is said once, at the end."""

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.mosquitto
 API = "/api/v1/management/bridges"
 COUNT = 40
 DONE = (200, None)
+STOPS_WITHIN = 35.0
 
 
 class Place:
@@ -242,6 +244,21 @@ def test_what_the_api_has_changed_is_there_in_the_next_life(place: Place) -> Non
     place.node.kill()
     place.node.launch()
     assert [each["id"] for each in place.node.get(API)[1]["items"]] == ["c"]
+
+
+def test_a_stop_ends_within_its_limit_though_the_remote_does_not_answer_any_more(place: Place) -> None:
+    place.wire.open()
+    place.add()
+    place.wait_connected()
+    place.wire.hole()
+    place.publish("b/one/x")
+    until(lambda: place.depths() == [COUNT, 0], "they are on their way")
+    began = time.monotonic()
+    place.tell("STOP")
+    assert time.monotonic() - began < STOPS_WITHIN
+    assert place.state() == ("DISCONNECTED", "STOPPED")
+    assert place.depths() == [COUNT, 0]
+    place.wire.heal()
 
 
 def test_a_stopped_bridge_that_does_not_queue_counts_what_it_does_not_keep(place: Place) -> None:

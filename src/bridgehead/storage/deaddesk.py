@@ -5,7 +5,7 @@ Whoever asks for something gets all of it or a reason why not: an id that is not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -44,11 +44,13 @@ class DeadLetterDesk:
         self._engine = engine
         self.follow(outboxes, again)
 
-    def follow(self, outboxes: Mapping[str, Outbox], again: Mapping[str, Again] | None = None) -> None:
-        """These are the routes from now on. Whoever else has dead letters had them in an earlier life, or before a change."""
+    def follow(
+        self, outboxes: Mapping[str, Outbox], again: Mapping[str, Again] | None = None, removed: Iterable[Outbox] = ()
+    ) -> None:
+        """These are the routes from now on, and those that are removed. Whoever else has dead letters is of an earlier life."""
         self._again = again or {}
         self._outboxes = outboxes
-        self.shelves = {route: outbox.dead for route, outbox in outboxes.items()}
+        self.shelves = {outbox.route: outbox.dead for outbox in (*outboxes.values(), *removed)}
         for route in routes_with_dead_letters(self._engine):
             if route not in self.shelves:
                 self.shelves[route] = DeadLetters(route, self._engine)
