@@ -10,7 +10,8 @@ from bridgehead.bridge.backoff import Backoff
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.poison import Poison
-from bridgehead.bridge.uplink import Uplink, UplinkRule
+from bridgehead.bridge.uplink import Uplink
+from bridgehead.bridge.uplinkrule import UplinkRule
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.room import Room
 from bridgehead.storage.engine import Changes, Engine

@@ -11,7 +11,8 @@ from bridgehead.bridge.dialling import credentials_of, way_of
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.localpublisher import LocalPublisher
 from bridgehead.bridge.subscriptions import Asked, Wishes, wishes_of
-from bridgehead.bridge.uplink import Uplink, UplinkRule
+from bridgehead.bridge.uplink import Uplink
+from bridgehead.bridge.uplinkrule import UplinkRule
 from bridgehead.columns.batches import Batch
 from bridgehead.pipeline.door import Door
 from bridgehead.settings.bridge import Bridge
@@ -77,7 +78,7 @@ class BridgeService:
             if route.direction == "pull"
         ]
         self.uplink = Uplink(rule, self.forwarders, self.consumer, engine)
-        self.uplink.on_subscribed = self._asked.answered
+        self.uplink.asking.on_subscribed = self._asked.answered
         if before is not None:
             self.consumer.follow(before.consumer)
             self.uplink.follow(before.uplink)

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
-from bridgehead.bridge.backoff import LONGEST, Backoff
+from bridgehead.bridge.asking import Asking, describe
+from bridgehead.bridge.backoff import Backoff
 from bridgehead.bridge.consumer import Consumer
-from bridgehead.bridge.dialling import NOBODY, PLAIN, Credentials, Way
 from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.hosts import Found, Hosts
 from bridgehead.bridge.outgoing import Outgoing
 from bridgehead.bridge.pace import Pace
-from bridgehead.bridge.stored import StoredRound
+from bridgehead.bridge.uplinkrule import UplinkRule, UplinkStatus
 from bridgehead.bridge.watchdog import watch
 from bridgehead.clock import monotonic, now_us
 from bridgehead.errors import SettingsError
@@ -40,19 +38,13 @@ from bridgehead.wire.packets import (
     Pingreq,
     Pingresp,
     Suback,
-    Subscribe,
-    Subscription,
     Unsuback,
-    Unsubscribe,
 )
 from bridgehead.wire.reason import Reason
 from bridgehead.wire.topicnames import share_of
 
 log = logging.getLogger(__name__)
 
-SUBSCRIBE_IDS: Final = 60_000
-"""Packet ids of SUBSCRIBE start here: never one that a PUBLISH may have."""
-UNSUBSCRIBE_ID: Final = SUBSCRIBE_IDS - 1
 CONNACK_WITHIN: Final = 30.0
 STOP_WITHIN: Final = 5.0
 
@@ -71,51 +63,6 @@ class _Owed:
         self.uplink.failed(rows)
 
 
-@dataclass(slots=True)
-class UplinkStatus:
-    """What a user sees of the connection."""
-
-    state: str = "disconnected"  # connecting, connected, disconnected, stopped
-    last_error: str | None = None  # stays when the connection stands again: ``state`` says that
-    last_error_at: int | None = None  # wall-clock microseconds
-    next_attempt: float | None = None  # monotonic seconds
-    connects: int = 0
-    possibly_doubled: int = 0
-    watchdog_resets: int = 0
-    watchdog_reason: str | None = None  # of the last of them
-    subscribed: bool = False  # the remote has answered every subscription of this session
-    subscribe_refused: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class UplinkRule:
-    """How to connect: the same CONNECT on the first and on every later attempt."""
-
-    bridge: str
-    addresses: tuple[tuple[str, int], ...]
-    client_id: str
-    version: int
-    keep_alive: int
-    session_expiry: int
-    clean_start: bool
-    subscriptions: tuple[Subscription, ...]
-    watchdog: float = 30.0  # seconds without progress after which a connection is given up
-    identified: bool = False  # each subscription under its own identifier: its place in the list, from 1 on
-    unwanted: tuple[str, ...] = ()  # filters of an earlier life: a session that was kept may still have them
-    bridge_bit: bool = False  # say in CONNECT what we are: remotes that know it send nothing of ours back (MQTT 3.1.1)
-    credentials: Credentials = NOBODY
-    way: Way = PLAIN
-    user_properties: tuple[tuple[str, str], ...] = ()  # of CONNECT, MQTT 5
-    rate_limit: float | None = None  # messages a second
-    live_first: bool = False  # what comes while there is a connection goes before what waited when it was made
-    longest_wait: float = LONGEST  # seconds between two attempts
-
-    @property
-    def session(self) -> list[Any]:
-        """Whose session it is that the remote keeps for us, as JSON has it."""
-        return [self.client_id, [list(address) for address in self.addresses]]
-
-
 class Uplink:
     """Connects, reconnects, sends what the forwarders have, hands to the consumer what comes."""
 
@@ -125,7 +72,7 @@ class Uplink:
         self._consumer = consumer
         self._engine = engine
         self._as_bridge = rule.bridge_bit  # until a remote does not answer that
-        self._stored = StoredRound()
+        self.asking = Asking(rule, self.status, consumer, engine)
         # Who else gets what comes by a shared subscription, nobody knows: it brings no echo that could be waited for.
         alone = [wish.filter for wish in rule.subscriptions if share_of(wish.filter)[0] is None]
         self._echoes = EchoWindow(alone) if rule.bridge_bit and alone else None
@@ -141,12 +88,9 @@ class Uplink:
         self._link: Link | None = None
         self._identity: tuple[str | None, bytes | None] = (None, None)  # username and password of this connection
         self._online = False
-        self._takes_identifiers = True  # the remote has not said otherwise
-        self._unanswered: dict[int, list[Subscription]] = {}  # SUBSCRIBEs without an answer yet, by packet id
         self._keep_alive = float(rule.keep_alive)
         self._last_heard = 0.0
         self._backoff = Backoff(longest=rule.longest_wait)
-        self.on_subscribed: Callable[[], None] = lambda: None  # the remote has answered every subscription
         self._opened = asyncio.Event()  # every layer of the connection stands
         self._connack = asyncio.Event()
         self._pong = asyncio.Event()  # an answer to the last ping has come
@@ -164,9 +108,11 @@ class Uplink:
     def follow(self, before: Uplink) -> None:
         """Go on where another one of this bridge has ended: its counts, and what it knew of a session that is still ours."""
         same = before.rule.session == self.rule.session and before.rule.subscriptions == self.rule.subscriptions
-        self.status = replace(before.status, state="disconnected", next_attempt=None)
+        self.status = self.asking.status = replace(before.status, state="disconnected", next_attempt=None)
         if not same or self.rule.unwanted:
             self.status.subscribed, self.status.subscribe_refused = False, {}
+        if before.rule.session == self.rule.session:
+            self.hosts = before.hosts
         if same and self._echoes is not None and before._echoes is not None:
             self._echoes = before._echoes
 
@@ -298,8 +244,7 @@ class Uplink:
                     return
                 if self._link is not None:
                     self._link.write(encode(Pingreq(), self.rule.version))
-                    if self.status.subscribe_refused and not self._unanswered:
-                        self._ask(self._link, set(self.status.subscribe_refused))
+                    self.asking.ask_again()
 
     def link_opened(self) -> None:
         rule = self.rule
@@ -339,7 +284,7 @@ class Uplink:
             self.status.state = "disconnected"
         self._online = False
         self._link = None
-        self._stored.end()
+        self.asking.end()
         self.outgoing.detach()
 
     # -- what the remote says -----------------------------------------------------------------------------------------
@@ -385,14 +330,14 @@ class Uplink:
         if isinstance(packet, Connack) and not self._online:
             self._connected(packet)
         elif isinstance(packet, Suback):
-            self._subscribed(packet)
+            self.asking.answered(packet)
         elif isinstance(packet, Disconnect):
-            self._error = f"the remote broker said DISCONNECT: {_describe(packet.reason, packet.properties)}"
+            self._error = f"the remote broker said DISCONNECT: {describe(packet.reason, packet.properties)}"
             if self._link is not None:
                 self._link.abort()
         elif isinstance(packet, Pingresp):
             self._pong.set()
-            self._stored_round_answered()
+            self.asking.ping_answered()
         elif not isinstance(packet, Unsuback):
             self._fail(Reason.PROTOCOL_ERROR, f"the remote broker sent {type(packet).__name__.upper()}")
 
@@ -408,7 +353,7 @@ class Uplink:
         assert link is not None
         self._unheard = packet.reason == Reason.UNSUPPORTED_PROTOCOL_VERSION
         if packet.reason >= 0x80:
-            self._error = f"the remote broker refused the connection: {_describe(packet.reason, packet.properties)}"
+            self._error = f"the remote broker refused the connection: {describe(packet.reason, packet.properties)}"
             link.abort()
             return
         self._apply_limits(packet)
@@ -427,11 +372,11 @@ class Uplink:
         self.status.connects += 1
         log.info("bridge %s: connected to %s", self.rule.bridge, link.peer)
         if resumed:
-            self._subscribe(link, resumed=True)
+            self._ask_for_messages(link, resumed=True)
         else:
             self.status.subscribed = False
             # A remote that has no session of ours sends nothing before it has our subscriptions.
-            self._consumer.session_lost(lambda: self._subscribe(link, resumed=False))
+            self._consumer.session_lost(lambda: self._ask_for_messages(link, resumed=False))
         self._connack.set()
         self.outgoing.attach(link)
 
@@ -453,79 +398,12 @@ class Uplink:
         assert isinstance(max_packet, int)
         assert isinstance(keep_alive, int)
         self.outgoing.limit(window, max_packet)
-        self._takes_identifiers = packet.properties.get("subscription_identifier_available", True) is True
+        self.asking.takes_identifiers = packet.properties.get("subscription_identifier_available", True) is True
         self._keep_alive = float(keep_alive)
 
-    def _subscribe(self, link: Link, *, resumed: bool) -> None:
-        if self._link is not link:
-            return
-        again = resumed and self.status.subscribed  # what was not refused the remote still knows
-        if again:
-            self._ask(link, {*self.status.subscribe_refused, *self._level_filters()})
-        else:
-            self._consumer.takes_stored = not resumed
-            self.status.subscribed = not self.rule.subscriptions
-            self.status.subscribe_refused = {}
-            if resumed and self.rule.unwanted:
-                link.write(encode(Unsubscribe(UNSUBSCRIBE_ID, list(self.rule.unwanted)), self.rule.version))
-            self._ask(link, {wish.filter for wish in self.rule.subscriptions})
-        if self._consumer.levels or (self._as_bridge and self.rule.subscriptions and not resumed):
-            self._stored.begin(self._consumer.flagged)
-            self._consumer.levels.begin()
-            self._consumer.flag_means_stored = True
-            link.write(encode(Pingreq(), self.rule.version))
-
-    def _level_filters(self) -> set[str]:
-        """Those that bring what is stored at the remote whenever they are asked for."""
-        if not self._consumer.levels:
-            return set()
-        return {wish.filter for wish in self.rule.subscriptions if wish.retain_handling == 0}
-
-    def _stored_round_answered(self) -> None:
-        if not self._stored.running:
-            return
-        self._consumer.gathering.flush()
-        self._stored.answered(self._consumer.flagged)
-        if self._stored.running:
-            self._engine.when_synced(partial(self._ping, self._link))  # behind our acknowledgements
-            return
-        self._consumer.flag_means_stored = not self._as_bridge
-        if self._consumer.levels and not self._unanswered and not self.status.subscribe_refused:
-            self._consumer.end_level()
-        self._settle_subscriptions()
-
-    def _ping(self, link: Link | None) -> None:
-        if link is not None and self._link is link:
-            link.write(encode(Pingreq(), self.rule.version))
-
-    def _settle_subscriptions(self) -> None:
-        self.status.subscribed = not self._unanswered and not self._stored.running
-        if self.status.subscribed:
-            self.on_subscribed()
-
-    def _ask(self, link: Link, filters: set[str]) -> None:
-        """Subscribe to these of our filters."""
-        wishes = [(at, wish) for at, wish in enumerate(self.rule.subscriptions, 1) if wish.filter in filters]
-        parts: list[tuple[list[Subscription], dict[str, object]]]
-        if self.rule.identified and self._takes_identifiers:
-            parts = [([wish], {"subscription_identifier": at}) for at, wish in wishes]
-        else:
-            parts = [([wish for _, wish in wishes], {})] if wishes else []
-        self._unanswered = {SUBSCRIBE_IDS + at: wanted for at, (wanted, _) in enumerate(parts)}
-        for packet_id, (wanted, properties) in enumerate(parts, SUBSCRIBE_IDS):
-            link.write(encode(Subscribe(packet_id, wanted, properties), self.rule.version))
-
-    def _subscribed(self, packet: Suback) -> None:
-        wishes = self._unanswered.pop(packet.packet_id, [])
-        refused = self.status.subscribe_refused
-        for wish, reason in zip(wishes, packet.reasons, strict=False):
-            if reason < 0x80:
-                refused.pop(wish.filter, None)
-                continue
-            if wish.filter not in refused:  # said once, tried again with every beat
-                log.error("bridge %s: subscribing to %s was refused: %s", self.rule.bridge, wish.filter, reason.name)
-            refused[wish.filter] = _describe(reason, packet.properties)
-        self._settle_subscriptions()
+    def _ask_for_messages(self, link: Link, *, resumed: bool) -> None:
+        if self._link is link:
+            self.asking.begin(link, resumed=resumed, as_bridge=self._as_bridge)
 
     def link_writable(self) -> None:
         self.outgoing.pump()
@@ -539,9 +417,3 @@ async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
     finally:
         for wait in waits:
             wait.cancel()
-
-
-def _describe(reason: Reason, properties: dict[str, object]) -> str:
-    text = properties.get("reason_string")
-    name = reason.name.lower().replace("_", " ")
-    return f"{name} (0x{int(reason):02x}){f': {text}' if text else ''}"

@@ -13,7 +13,8 @@ from typing import Final
 
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.forwarder import Forwarder
-from bridgehead.bridge.uplink import Uplink, UplinkRule
+from bridgehead.bridge.uplink import Uplink
+from bridgehead.bridge.uplinkrule import UplinkRule
 from bridgehead.clock import monotonic
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import RefusedError

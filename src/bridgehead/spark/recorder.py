@@ -12,7 +12,8 @@ from typing import Final
 
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.subscriptions import needed
-from bridgehead.bridge.uplink import Uplink, UplinkRule
+from bridgehead.bridge.uplink import Uplink
+from bridgehead.bridge.uplinkrule import UplinkRule
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import RefusedError
 from bridgehead.pipeline.door import DoorRule
@@ -62,7 +63,7 @@ class Recorder:
             self._engine, journal, [door], source.client_id, identified, bridge=LOG, drop_retained=False
         )
         self._uplink = Uplink(rule, [], self._consumer, self._engine)
-        self._uplink.on_subscribed = self._subscribed
+        self._uplink.asking.on_subscribed = self._subscribed
         if set(known) - set(source.topics):
             self._remember(sorted({*known, *source.topics}))
 

@@ -31,15 +31,22 @@ async def test_a_cut_before_connack_costs_nothing(remote: Remote, span: Spans) -
 
 
 async def test_every_attempt_says_the_same_connect(remote: Remote, span: Spans) -> None:
-    span(client_id="edge-7", keep_alive=33, session_expiry=99, credentials=Credentials("u", b"p"))
+    given = (("site", "7"), ("site", "8"))
+    span(client_id="edge-7", keep_alive=33, session_expiry=99, credentials=Credentials("u", b"p"), user_properties=given)
     first = await remote.visit()
     said = await first.next(Connect)
     first.cut()
     again = await remote.visit()
     assert await again.next(Connect) == said
     assert (said.client_id, said.keep_alive, said.username, said.password) == ("edge-7", 33, "u", b"p")
-    assert said.properties["session_expiry_interval"] == 99
+    assert said.properties == {"session_expiry_interval": 99, "user_property": list(given)}
     assert not said.clean_start
+
+
+async def test_a_username_goes_alone_too(remote: Remote, span: Spans) -> None:
+    span(credentials=Credentials("u"))
+    said = await (await remote.visit()).next(Connect)
+    assert (said.username, said.password) == ("u", None)
 
 
 async def test_after_a_cut_between_publish_and_puback_the_same_id_comes_again_with_dup(remote: Remote, span: Spans) -> None:

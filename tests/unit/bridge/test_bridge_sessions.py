@@ -34,7 +34,7 @@ async def test_a_new_session_has_nothing_to_unsubscribe(remote: Remote, span: Sp
 async def test_whoever_waits_for_the_subscriptions_is_told(remote: Remote, span: Spans) -> None:
     told: list[bool] = []
     bridge = span(pull=True)
-    bridge.uplink.on_subscribed = lambda: told.append(True)
+    bridge.uplink.asking.on_subscribed = lambda: told.append(True)
     await (await remote.accept()).granted()
     await until(lambda: told == [True])
 
