@@ -99,9 +99,8 @@ async def _in_store(settings: Settings, why: NotRunningError, do: Callable[[Dead
 
     engine = open_store(settings, why)
     try:
-        pushing = [route for route in settings.routes() if route.direction == "push"]
         outboxes = {}
-        for route in pushing:
+        for route in (route for route in settings.routes() if route.has_dead_letters):
             assert route.queue_limit is not None
             assert route.max_queue_bytes is not None
             ledger = Ledger(route.id, engine)
