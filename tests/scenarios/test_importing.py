@@ -40,8 +40,11 @@ class Imported:
         self.report = result.stderr
 
 
-def crossing(local: int, remote: int, subscribed: Callable[[], bool]) -> tuple[list[tuple[str, bytes, int]], ...]:
-    """What arrives on the remote of what is published locally, and the other way round: topic, payload, QoS."""
+Arrived = list[tuple[str, bytes, int, bool]]
+
+
+def crossing(local: int, remote: int, subscribed: Callable[[], bool]) -> tuple[Arrived, Arrived]:
+    """What arrives on the remote of what is published locally, and the other way round: topic, payload, QoS, retained."""
     with Client(local) as here, Client(remote) as there:
         until(subscribed, "the bridge has subscribed")
         here.subscribe("#")
@@ -53,13 +56,18 @@ def crossing(local: int, remote: int, subscribed: Callable[[], bool]) -> tuple[l
         here.publish_all([Message("factory/end", b"out end", 2)])
         there.wait_until(lambda found: any(m.topic == "sites/plant-7/end" for m in found), "the last one is there")
         here.wait_until(lambda found: any(m.topic == "inbox/end" for m in found), "the last one is here")
-        arrived = sorted((m.topic, m.payload, m.qos) for m in there.barrier() if m.payload.startswith(b"out"))
-        came = sorted((m.topic, m.payload, m.qos) for m in here.barrier() if m.payload.startswith(b"in"))
+        arrived, came = (
+            sorted((m.topic, m.payload, m.qos, m.retain) for m in client.barrier() if m.payload.startswith(way))
+            for client, way in ((there, b"out"), (here, b"in"))
+        )
     return arrived, came
 
 
 def test_the_same_messages_arrive_on_the_same_topics_as_through_mosquittos_bridge(tmp_path: Path) -> None:
     remotes = [Mosquitto(tmp_path / name).start() for name in ("theirs", "ours")]
+    for remote in remotes:
+        with Client(remote.port) as there:
+            there.publish_all([Message("commands/plant-7/kept", b"in before", 1, retain=True)])
     rules = (DATA / "mosquitto-prefixes.conf").read_text()
     bridge = rules[rules.index("connection") :].split("\n", 1)
 
@@ -76,6 +84,7 @@ def test_the_same_messages_arrive_on_the_same_topics_as_through_mosquittos_bridg
 
     assert ours == theirs
     assert {"sites/plant-7/hall/1/x", "loud/alarms/fire", "subx/y", "plain/up"} < {topic for topic, *_ in ours[0]}
+    assert ("inbox/kept", b"in before", 1, True) in ours[1]
     assert {"inbox/a/b", "local/from/deep/1", "local/time", "plain/down"} < {topic for topic, *_ in ours[1]}
     for process in (local, node, *remotes):
         process.stop()

@@ -23,7 +23,7 @@ NO_PSK: Final = "there is no PSK: bridgeTls stands in its place, so that nothing
 NOT_IN_MESSAGES: Final = "the state of a bridge is in the status and in /metrics, not in messages under $SYS"
 STORED: Final = {
     "out": "retained messages of the local broker are sent when it connects there; here what is published from then on",
-    "in": "retained messages that the remote has come when it subscribes there; here what is published from then on",
+    "in": "retained messages of the remote come with every connect there; here with the subscription: retained: first",
 }
 TLS_VERSIONS: Final = {"tlsv1.2": "TLSv1.2", "tlsv1.3": "TLSv1.3"}
 
@@ -215,10 +215,10 @@ class _Connection:
         keep = retain is None or as_yes(retain.value, retain.place) is not False
         if retain is not None:
             self._report.map(retain.place, f"{self._key}.localSubscriptions[*].preserveRetain")
-        for way, preserve in (("out", keep), ("in", True)):
+        for way, more in (("out", {"preserveRetain": keep}), ("in", {"preserveRetain": True, "retained": "first"})):
             rules = routes(topic for topic in topics if topic.direction == way)
             if rules:
-                self._bridge[SUBSCRIPTIONS[way]] = [{**rule, "preserveRetain": preserve} for rule in rules]
+                self._bridge[SUBSCRIPTIONS[way]] = [rule | more for rule in rules]
                 self._report.differ(self._opening.place, STORED[way])
         self._overlaps(topics)
 
