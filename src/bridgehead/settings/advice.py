@@ -8,7 +8,7 @@ from bridgehead.settings.archive import EXACTLY_ONCE
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.fault import Path, path_text
 from bridgehead.settings.model import Settings
-from bridgehead.settings.templates import names_without_value
+from bridgehead.settings.templates import left_out_of
 
 
 def advice(settings: Settings) -> Iterator[str]:
@@ -26,8 +26,8 @@ def advice(settings: Settings) -> Iterator[str]:
                 "only messages that have crossed no bridge leave this way, and what comes counts as having crossed as many"
             )
         yield from _archives(bridge, ("bridges", index))
-    for path, name in names_without_value(settings):
-        yield f"{path_text(path)}: {name} stands for nothing: its level is left out of the topic"
+    for path, what in left_out_of(settings):
+        yield f"{path_text(path)}: {what} is left out of the topic"
 
 
 def _archives(bridge: Bridge, path: Path) -> Iterator[str]:

@@ -42,14 +42,17 @@ def faults_of_templates(document: object, variables: Mapping[str, str]) -> Itera
                     break
 
 
-def names_without_value(settings: Settings) -> Iterator[tuple[Path, str]]:
-    """Names and variables in destinations whose level is left out, because there is nothing that they stand for."""
+def left_out_of(settings: Settings) -> Iterator[tuple[Path, str]]:
+    """What stands in destinations and never comes to a topic: names and variables without a value, text beside ``{#}``."""
     for index, bridge in enumerate(settings.bridges):
         for key, rules in zip(_DIRECTIONS, (bridge.local_subscriptions, bridge.remote_subscriptions), strict=True):
             for at, rule in enumerate(rules):
                 if rule.destination is not None:
-                    for name in filled_in(rule.destination, settings.node, bridge, settings.variables).missing:
-                        yield ("bridges", index, key, at, "destination"), name
+                    template = filled_in(rule.destination, settings.node, bridge, settings.variables)
+                    for name in template.missing:
+                        yield ("bridges", index, key, at, "destination"), f"{name} stands for nothing: its level"
+                    for text in template.left_out:
+                        yield ("bridges", index, key, at, "destination"), f"the text {text}"
 
 
 def _names(node: str, bridge: str) -> dict[str, str]:

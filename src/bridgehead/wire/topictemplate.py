@@ -11,7 +11,8 @@ A template is read level by level. In a level stand text and placeholders:
     \\{             a brace that is only a brace
 
 A level with a placeholder that has nothing to stand for is left out: it leaves no empty level behind. Placeholders for several
-levels stand alone in theirs. What can never work is refused when the template is read, with a reason for people.
+levels stand alone in theirs: text beside them is left out. What can never work is refused when the template is read, with a
+reason for people.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class Template:
 
     levels: tuple[Level, ...]
     missing: tuple[str, ...] = ()  # names that have no value, as they were written
+    left_out: tuple[str, ...] = ()  # text beside a placeholder that stands alone in its level
 
     @property
     def captures(self) -> set[Capture]:
@@ -128,7 +130,7 @@ class Template:
 
     def bound(self, topic_filter: str) -> Template:
         """The template for topics that this filter selects: its wildcards are levels there."""
-        return Template(tuple(_bound(self.levels, topic_filter)), self.missing)
+        return Template(tuple(_bound(self.levels, topic_filter)), self.missing, self.left_out)
 
     def topic(self, topic: str, client: str = "") -> str:
         """The topic that becomes of this one; empty if nothing is left."""
@@ -168,11 +170,8 @@ def read_template(text: str, names: Mapping[str, str] | None = None, variables: 
             pieces.append(piece)
         else:
             levels += _split(pieces)
-    for level in levels:
-        for piece in level:
-            if _stands_alone(piece) and len(level) > 1:
-                raise ValueError(f"{piece} must be a whole level, without other text beside it")
-    template = Template(tuple(levels), tuple(missing))
+    left_out: list[str] = []
+    template = Template(tuple(_alone(level, left_out) for level in levels), tuple(missing), tuple(left_out))
     if all(level and all(_is_never(piece) for piece in level) for level in template.levels):
         raise ValueError("comes to no topic: every level of it is left out")
     return template
@@ -250,6 +249,17 @@ def _is_unicode(text: str) -> bool:
 
 def _is_text(level: Level) -> bool:
     return all(isinstance(piece, str) for piece in level)
+
+
+def _alone(level: Level, left_out: list[str]) -> Level:
+    """A placeholder for several levels takes the whole of its own: text beside it is left out."""
+    alone = [piece for piece in level if _stands_alone(piece)]
+    if not alone or len(level) == 1:
+        return level
+    if sum(not isinstance(piece, str) for piece in level) > 1:
+        raise ValueError(f"{alone[0]} must be the only placeholder of its level")
+    left_out += [f"{piece!r} beside {alone[0]}" for piece in level if isinstance(piece, str)]
+    return (alone[0],)
 
 
 def _stands_alone(piece: Piece) -> bool:

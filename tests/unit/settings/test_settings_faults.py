@@ -151,13 +151,13 @@ def test_a_rule_needs_filters_and_each_only_once() -> None:
     assert rule_faults(filters=["a", "a"]) == {"filters": "the same filter is given more than once"}
 
 
-@pytest.mark.parametrize("bad", ["", "a/+/b", "a/#", "a\0", "x{#}", "{#}x/y", "{#}{#}", "{1}/#", "a" * 65_536])
+@pytest.mark.parametrize("bad", ["", "a/+/b", "a/#", "a\0", "{#}{#}", "{1}/#", "a" * 65_536])
 def test_an_invalid_destination_is_refused(bad: str) -> None:
     assert list(rule_faults(destination=bad)) == ["destination"]
 
 
 @pytest.mark.parametrize(
-    "bad", ["{0}", "{1a}", "{x-2}", "{x}", "a/{", "{3-2}", "a{2-3}", "$ENV{WILD}/x", "$ENV{UNSET}", "{+1}", "{+#}"]
+    "bad", ["{0}", "{1a}", "{x-2}", "{x}", "a/{", "{3-2}", "a{2-3}{1}", "$ENV{WILD}/x", "$ENV{UNSET}", "{+1}", "{+#}"]
 )
 @pytest.mark.parametrize("key", ["localSubscriptions", "remoteSubscriptions"])
 def test_a_template_that_can_never_work_is_refused_at_its_place(key: str, bad: str) -> None:

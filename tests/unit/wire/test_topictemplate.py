@@ -89,7 +89,7 @@ def test_nothing_is_left_of_a_topic_that_has_none_of_the_levels() -> None:
     [
         *((text, "none of {#}") for text in ("{0}", "{1a}", "{x-2}", "{x}", "{}", "{1-0}", "{0-1}", "{-1}", "{1-}", "{01}")),
         *((text, "none of {#}") for text in ("{+}", "{+0}", "{+1-2}")),
-        *((text, "whole level") for text in ("a{#}", "{#}b", "{#}{#}", "a{2-3}", "{2-#}b", "{+#}x", "{1}{2-#}")),
+        *((text, "only placeholder") for text in ("{#}{#}", "{1}{2-#}", "a{#}b{+1}")),
         *((text, "wildcards") for text in ("a/+", "#", "a/#/b", "a+b", "x#")),
         *((text, "never closed") for text in ("{", "a/{1", "{1/2}")),
         *((text, "no topic") for text in ("{3-2}", "$ENV{unset}", "${unknown}/{2-1}")),
@@ -177,3 +177,18 @@ def test_only_text_and_whole_topics_need_no_look_at_the_topic() -> None:
     assert read_template("a/b").parts == ["a/b"]
     assert read_template("a/{1}").parts is None
     assert Levels(1, None) == read_template("{1-#}").levels[0][0], "{1-#} is the whole topic, too"
+
+
+@pytest.mark.parametrize(
+    ("template", "same", "left_out"),
+    [
+        ("x/a{#}b/y", "x/{#}/y", ("'a' beside {#}", "'b' beside {#}")),
+        ("a{2-3}", "{2-3}", ("'a' beside {2-3}",)),
+        ("{2-#}b", "{2-#}", ("'b' beside {2-#}",)),
+        ("${node}{+#}", "{+#}", ("'plant-7' beside {+#}",)),
+    ],
+)
+def test_text_beside_what_stands_alone_is_left_out_and_told(template: str, same: str, left_out: tuple[str, ...]) -> None:
+    read = read_template(template, NAMES)
+    assert str(read) == same
+    assert read.left_out == left_out
