@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,11 @@ def test_a_good_file_is_called_good(tmp_path: Path) -> None:
     result = command("check", "-c", write(tmp_path / "good.yaml", {"node": "plant-7", "bridges": [bridge]}))
     assert (result.returncode, result.stderr) == (0, "")
     assert "good" in result.stdout
+
+
+def test_the_package_is_a_command_as_well() -> None:
+    done = subprocess.run([sys.executable, "-m", "bridgehead", "--help"], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, "check" in done.stdout) == (0, True), done
 
 
 def test_check_and_run_say_that_a_bridge_lowers_the_qos(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ MAY_IMPORT = {
         "bridge", "broker", "clock", "columns", "errors", "pipeline", "reach", "settings", "storage", "wire",
     },
 }
-KNOW_EVERYTHING = {"app", "cli", "commands", "demo"}
+KNOW_EVERYTHING = {"__main__", "app", "cli", "commands", "demo"}
 PURE = {"columns", "wire", "session"}
 NOT_PURE = {"asyncio", "socket", "select", "selectors", "ssl", "threading", "concurrent", "multiprocessing", "time"}
 ONLY_THE_CLOCK_ASKS_THE_TIME = {"time", "datetime"}

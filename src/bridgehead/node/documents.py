@@ -41,6 +41,8 @@ def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
         part = body.get(theirs)
         if isinstance(part, dict) and part.get("enabled", True):
             said = {key: value for key, value in part.items() if key != "enabled" and value not in _SAYS_NOTHING}
+            if said.get("privateKeyPassword") == said.get("keystorePassword"):
+                said.pop("privateKeyPassword", None)  # a PKCS12 file has one password
             document[ours] = {names.get(key, key): value for key, value in said.items()}
         elif part is not None and not isinstance(part, dict):
             document[ours] = part  # whoever checks it says what is wrong
@@ -51,8 +53,8 @@ def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
 
 
 def _given(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what is null: that says as much as nothing."""
-    return {key: value for key, value in part.items() if value is not None}
+    """Without what is null, or a name that is empty: that says as much as nothing."""
+    return {key: value for key, value in part.items() if value is not None and not (key in _NAMES and value == "")}
 
 
 _TRANSLATED: Final = {
@@ -69,8 +71,11 @@ _TRANSLATED: Final = {
 }
 """Parts that the original names otherwise: our name, and our names of what is in them."""
 
-_SAYS_NOTHING: Final = (None, "PKCS12")
+_SAYS_NOTHING: Final = (None, "", "PKCS12")
 """Not given, or a type of store that its name tells."""
+
+_NAMES: Final = ("clientId", "destination")
+"""Clients of the original send them empty for the default."""
 
 
 def _secrets(model: type[BaseModel], place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

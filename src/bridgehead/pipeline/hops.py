@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridgehead.columns.batches import Batch, list_bounds
+from bridgehead.wire.properties import BRIDGES_CROSSED
 
-HOP_COUNT: Final = "hmq-bridge-hop-count"
+HOP_COUNT: Final = BRIDGES_CROSSED
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,100}")
 
 

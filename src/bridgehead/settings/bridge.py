@@ -18,6 +18,7 @@ from bridgehead.settings.part import (
     Part,
     Port,
     Positive,
+    PropertyName,
     Seconds,
     Whole,
 )
@@ -81,7 +82,7 @@ class Bridge(Part):
     persist: bool = True
     loop_prevention_enabled: bool = True
     loop_prevention_hop_count: Annotated[Whole, Field(ge=1, le=100)] = 1
-    message_id_property: MqttName | None = None  # the user property that carries a message's id; None = no id
+    message_id_property: PropertyName | None = None  # the user property that carries a message's id; None = no id
     no_local: bool = True
     watchdog: Seconds | None = None  # None = max(30, 1.5 x keepAlive)
     tier2_limit: Count = Field(default=10_000, alias="tier2Limit")  # messages of each route

@@ -62,8 +62,7 @@ def _text(error: ErrorDetails, known_keys: Collection[str]) -> str:
         case "missing":
             return "required, but missing"
         case "extra_forbidden":
-            near = difflib.get_close_matches(str(error["loc"][-1]), known_keys, n=1)
-            return f"unknown key; did you mean {near[0]}?" if near else "unknown key"
+            return _unknown(str(error["loc"][-1]), known_keys)
         case "value_error":
             return error["msg"].removeprefix("Value error, ")
         case "string_type":
@@ -72,7 +71,16 @@ def _text(error: ErrorDetails, known_keys: Collection[str]) -> str:
             return "must be a mapping of keys to values"
         case "too_short":
             return "must have at least one entry"
+        case "too_long":
+            return f"must have at most {error['ctx']['max_length']} entries"
         case "tuple_type" | "list_type":
             return "must be a list"
         case _:
             return error["msg"].replace("Input should", "must").replace("String should", "must").replace("Value", "it")
+
+
+def _unknown(key: str, known_keys: Collection[str]) -> str:
+    if key in known_keys:
+        return "unknown key here; it belongs to another part"
+    near = difflib.get_close_matches(key, known_keys, n=1)
+    return f"unknown key; did you mean {near[0]}?" if near else "unknown key"

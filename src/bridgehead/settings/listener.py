@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 
-from bridgehead.settings.part import BindPort, Host, Part
+from bridgehead.settings.part import BindPort, Host, Part, Token
 from bridgehead.settings.tls import ListenerTls
 
 USUAL_PORTS = {"tcp": 1883, "tls": 8883, "ws": 8083}
@@ -37,7 +37,7 @@ class Console(Part):
 
     host: Host = "127.0.0.1"
     port: BindPort = CONSOLE_PORT
-    token: SecretStr | None = None  # who shows it may change something from anywhere; None = only who is on this machine
+    token: Token | None = None  # who shows it may change something from anywhere; None = only who is on this machine
 
 
 def is_loopback(host: str) -> bool:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 
 from bridgehead.settings.sizes import parse_size
+from bridgehead.wire.properties import BRIDGES_CROSSED
 
 MQTT_STRING_BYTES = 65_535  # the longest text MQTT can carry: its length is two bytes
 UINT32_MAX = 4_294_967_295
@@ -52,6 +53,19 @@ def _mqtt_secret(value: SecretStr) -> SecretStr:
     return value
 
 
+def _header_value(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text or not all("!" <= letter <= "~" for letter in text):
+        raise ValueError("must be printable ASCII without spaces, and not empty")
+    return value
+
+
+def _not_the_hop_count(value: str) -> str:
+    if value == BRIDGES_CROSSED:
+        raise ValueError("is the property in which bridges count hops: no other value may stand in it")
+    return value
+
+
 def _absolute(path: Path) -> Path:
     if "\0" in str(path):
         raise ValueError("must not contain the character NUL")
@@ -69,6 +83,8 @@ Size = Annotated[int, BeforeValidator(parse_size), Field(ge=1, le=INT64_MAX)]
 QoS = Annotated[Whole, Field(ge=0, le=2)]
 Host = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^\S+$")]
 MqttText = Annotated[str, AfterValidator(_mqtt_text)]
-MqttName = Annotated[MqttText, Field(min_length=1)]
+MqttName = Annotated[str, Field(min_length=1), AfterValidator(_mqtt_text)]
+PropertyName = Annotated[MqttName, AfterValidator(_not_the_hop_count)]  # of a user property
 MqttSecret = Annotated[SecretStr, AfterValidator(_mqtt_secret)]
+Token = Annotated[SecretStr, AfterValidator(_header_value)]  # travels as the value of a header
 FilePath = Annotated[Path, AfterValidator(_absolute)]  # relative = to the working directory

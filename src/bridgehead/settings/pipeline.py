@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from bridgehead.settings.part import BindPort, FilePath, Host, Part, Size, Whole
+from bridgehead.settings.part import BindPort, FilePath, Host, Part, Size, Token, Whole
 from bridgehead.settings.tls import ListenerTls
 
 Engine = Literal["spark", "inline"]
@@ -27,17 +27,6 @@ def _known_master(value: str) -> str:
     if _MASTER.fullmatch(value) is None:
         raise ValueError("must be local, local[n], local[*], spark://host:port, k8s://host:port or yarn")
     return value
-
-
-def _header_value(value: SecretStr) -> SecretStr:
-    """The token travels as the value of a gRPC header."""
-    text = value.get_secret_value()
-    if not text or not all("!" <= letter <= "~" for letter in text):
-        raise ValueError("must be printable ASCII without spaces, and not empty")
-    return value
-
-
-Token = Annotated[SecretStr, AfterValidator(_header_value)]
 
 
 class Flight(Part):

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from bridgehead.settings.archive import Archive
 from bridgehead.settings.keeping import Strategy
-from bridgehead.settings.part import Count, MqttName, MqttText, Part, QoS, Seconds, Size
+from bridgehead.settings.part import Count, MqttText, Part, PropertyName, QoS, Seconds, Size
 from bridgehead.settings.pipeline import Engine
 from bridgehead.settings.topics import Destination, Filter, rewrite_fault
 from bridgehead.settings.transform import Transform
@@ -34,7 +34,7 @@ Filters = Annotated[tuple[Filter, ...], Field(min_length=1), AfterValidator(_no_
 class UserProperty(Part):
     """One MQTT 5 user property that a route adds to its messages."""
 
-    key: MqttName
+    key: PropertyName
     value: MqttText
 
 

@@ -34,6 +34,9 @@ from bridgehead.wire.topicnames import valid_topic
 
 Properties: TypeAlias = dict[str, Any]
 
+BRIDGES_CROSSED = "hmq-bridge-hop-count"
+"""The user property in which bridges count how many of them a message has crossed."""
+
 _T = PacketType
 _MESSAGE = (_T.PUBLISH, _T.WILL)
 _HANDSHAKE = (_T.CONNECT, _T.CONNACK)

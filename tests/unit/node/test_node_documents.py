@@ -56,5 +56,15 @@ def test_the_names_of_the_original_are_understood() -> None:
         "certFile": "/k.p12",
         "keyPassword": "p",
     }
+    private = {**stores, "privateKeyPassword": "p", "truststorePassword": "", "truststoreType": ""}
+    assert taken({**PLAIN, "tlsConfiguration": private}, None)["bridgeTls"] == {"certFile": "/k.p12", "keyPassword": "p"}
     off = {"tlsConfiguration": {"enabled": False}, "websocketConfiguration": {"enabled": False}}
     assert taken({**PLAIN, **off}, None) == PLAIN
+
+
+def test_what_clients_of_the_original_leave_open_has_its_default() -> None:
+    body = {**PLAIN, "clientId": "", "loopPreventionHopCount": 0, "localSubscriptions": [{"filters": ["a"], "destination": ""}]}
+    (bridge,) = from_document({"bridges": [taken(body, None)]}).bridges
+    assert (bridge.client_id, bridge.loop_prevention_hop_count) == ("b", 1)
+    assert bridge.local_subscriptions[0].destination is None
+    assert body["localSubscriptions"] == [{"filters": ["a"], "destination": ""}]

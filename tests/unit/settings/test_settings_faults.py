@@ -406,3 +406,21 @@ def test_the_nodes_of_a_pipeline_are_reached_with_a_token_and_under_tls() -> Non
     twice = {"address": "127.0.0.1:8815", "token": "t"}
     assert pipeline_faults(nodes=[twice, {**twice, "address": "grpc://127.0.0.1:8815"}]) == ["pipeline.nodes[1].address"]
     assert pipeline_faults(nodes=[{**twice, "certFile": "c.pem"}]) == ["pipeline.nodes[0]"]
+
+
+def test_a_token_that_anybody_could_show_is_refused() -> None:
+    for token in ('""', '"two words"', '"${ENV:EMPTY}"'):
+        assert list(faults_of(f"console: {{token: {token}}}", EMPTY="")) == ["console.token"]
+
+
+def test_nobody_but_the_count_itself_writes_into_the_hop_count() -> None:
+    count = "hmq-bridge-hop-count"
+    assert list(bridge_faults(messageIdProperty=count)) == ["bridges[0].messageIdProperty"]
+    assert list(rule_faults(customUserProperties=[{"key": count, "value": "0"}])) == ["customUserProperties[0].key"]
+
+
+def test_the_words_of_a_fault_fit_what_it_is_about() -> None:
+    assert bridge_faults(clientId="") == {"bridges[0].clientId": "must have at least 1 character"}
+    assert rule_faults(rewrite=[{"pattern": "a"}] * 17) == {"rewrite": "must have at most 16 entries"}
+    pull = bridge_faults(remoteSubscriptions=[{"filters": ["a"], "excludes": ["b"]}])
+    assert pull == {"bridges[0].remoteSubscriptions[0].excludes": "unknown key here; it belongs to another part"}
