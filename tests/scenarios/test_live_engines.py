@@ -108,3 +108,16 @@ def test_a_route_that_gets_a_query_of_its_own_takes_along_what_waited(stuck: Stu
     stuck.change({}, {})  # and without it again: it is the node that moves them on
     until(lambda: stuck.node.routes("b", "push")[0]["delivered"] == COUNT, "what waited there is delivered")
     assert stuck.node.get("/api/v1/audit")[1]["faults"] == []
+
+
+def test_a_route_that_comes_back_inline_takes_along_what_waited_for_spark_when_it_was_removed(stuck: Stuck) -> None:
+    stuck.publish()
+    until(lambda: stuck.waiting() == {"shared": 2 * COUNT}, "all wait for Spark")
+    stuck.change(None, {})
+    assert stuck.waiting() == {"shared": 2 * COUNT}
+    with Client(stuck.remote.port) as there:
+        there.subscribe("one/#")
+        stuck.change({"engine": "inline"}, {})
+        there.wait_for(COUNT)
+        assert numbers(there.topics()["one/x"]) == list(range(COUNT))
+    assert stuck.node.get("/api/v1/audit")[1]["faults"] == []

@@ -78,9 +78,11 @@ class Engines:
         """
         if self._queries(plan) and self.service is None:
             self.service = self._open_service()  # now, while nothing has changed that a taken port could spoil
-        if self.pipeline is not None and self._queries(plan) != self._wanted:
+        homes = self._homes(plan)
+        strays = any(strays_in(self._journal.log(query.log), homes) for query in self._running)
+        if self.pipeline is not None and (strays or self._queries(plan) != self._wanted):
             await self._pause()
-        await self._move_ahead(self._homes(plan), {**self._rules, **plan.rules})
+        await self._move_ahead(homes, {**self._rules, **plan.rules})
 
     def change(self, plan: Plan) -> None:
         """The routes have changed, in this very turn of the loop: no row has come since."""

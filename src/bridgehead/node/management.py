@@ -156,7 +156,7 @@ class Management:
             await self._become(candidate)
         if found.at_next_start:
             log.warning("the file has changed in what takes effect at the next start: %s", ", ".join(found.at_next_start))
-        log.info("the file was read again: %s", _words(found))
+        log.info("the file was read again: %s", _words(found, frozenset(), frozenset()))
         await self._node.bridges.settled(found.bridges.changed)
         return found
 
@@ -177,8 +177,8 @@ class Management:
     async def _become(self, candidate: Configuration) -> None:
         before = self._configuration
         settings = followed(self._node.settings, candidate.settings)
-        same = not difference(self._node.settings, settings) and candidate.overlay.stopped == before.overlay.stopped
-        if same and candidate.overlay == before.overlay:
+        found = difference(self._node.settings, settings)
+        if not found and candidate.overlay == before.overlay:
             self._configuration = candidate
             return
 
@@ -188,15 +188,19 @@ class Management:
             self._configuration = candidate
 
         await self._node.change(settings, candidate.overlay.stopped, save)
+        log.info("bridges: %s", _words(found, before.overlay.stopped, candidate.overlay.stopped))
 
 
-def _words(found: Difference) -> str:
+def _words(found: Difference, before: frozenset[str], stopped: frozenset[str]) -> str:
+    """``before``, ``stopped``: the bridges that were stopped, and those that are."""
     told = [
         f"{what} {', '.join(ids)}"
         for what, ids in (
             ("added", found.bridges.added),
             ("changed", found.bridges.changed),
             ("removed", found.bridges.removed),
+            ("stopped", sorted(stopped - before)),
+            ("started", sorted(before - stopped)),
         )
         if ids
     ]

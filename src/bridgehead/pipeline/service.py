@@ -118,10 +118,10 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         self.access = entrance.access(self.port, token)  # for our own driver and its tasks
 
     def serve(self, logs: Mapping[str, Log]) -> None:
-        """These are the logs with a query from now on; nobody reads any at this moment."""
+        """These are the logs with a query from now on; whoever waits for news of one that stays still hears them."""
         self._logs = logs
-        self._began = dict.fromkeys(logs, 0.0)
-        self._news = {name: asyncio.Event() for name in logs}
+        self._began = {name: self._began.get(name, 0.0) for name in logs}
+        self._news = {name: self._news.get(name) or asyncio.Event() for name in logs}
         for name, log in logs.items():
             log.on_visible = self._news[name].set
 
