@@ -79,6 +79,11 @@ class Forwarder:
         returned = self._live is not None and self._live.back
         return not self.poison.full and (bool(self._tier2 or returned) or self.outbox.has_waiting)
 
+    @property
+    def idle(self) -> bool:
+        """There is nothing to ask for: of many routes most are so most of the time."""
+        return not self.poison.holding and not self.has_rows
+
     def connected(self) -> None:
         """What comes from here on is live."""
         self._live = _Live(self.outbox)

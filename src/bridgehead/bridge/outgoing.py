@@ -337,7 +337,7 @@ class Outgoing:
         turns: list[tuple[Forwarder, Polled]] = []
         rows, share, size = self._most(lane), self._share(), 0
         for forwarder in self._in_turn():
-            polled = self._next_of(forwarder, min(rows, share), lane)
+            polled = None if forwarder.idle else self._next_of(forwarder, min(rows, share), lane)
             if polled is not None:
                 turns.append((forwarder, polled))
                 rows, size = rows - polled.rows, size + payload_bytes(polled.batch)
