@@ -81,7 +81,7 @@ def context_of(trust: Trust) -> ssl.SSLContext:
         elif trust.cert_file is not None:
             context.load_cert_chain(trust.cert_file, trust.key_file, trust.key_password or b"")
     except (OSError, ValueError) as error:
-        faults.append(("certFile", _unusable(error, "with its key ")))
+        faults.append(("certFile", _locked(trust) or _unusable(error, "with its key ")))
     if faults:
         raise SettingsError(faults)
     return context
@@ -90,6 +90,22 @@ def context_of(trust: Trust) -> ssl.SSLContext:
 def _unusable(error: Exception, how: str) -> str:
     reason = error.reason if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
     return f"cannot be used {how}({(reason or str(error)).lower().replace('_', ' ')})"
+
+
+def _locked(trust: Trust) -> str | None:
+    """Whether it is the password of the key, of which the library says nothing; PKCS12 files say it themselves."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    file = trust.key_file or trust.cert_file
+    try:
+        if file is None or _is_pkcs12(file) or b"ENCRYPTED" not in file.read_bytes():
+            return None
+        load_pem_private_key(file.read_bytes(), trust.key_password)
+    except TypeError:
+        return "cannot be used: its key needs a password (keyPassword)"
+    except (OSError, ValueError):
+        return "cannot be used: keyPassword does not open its key"
+    return None
 
 
 def _state_of(file: Path) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -172,6 +173,22 @@ async def test_a_handshake_that_takes_too_long_is_given_up() -> None:
     assert transport.aborted
     assert isinstance(owner.closed[0], LayerError)
     assert "handshakeTimeout" in str(owner.closed[0])
+
+
+@pytest.mark.parametrize(("password", "why"), [(None, "needs a password"), (b"wrong", "does not open"), (b"right", None)])
+def test_a_key_that_no_password_opens_is_told_as_that(
+    authority: Authority, tmp_path: Path, password: bytes | None, why: str | None
+) -> None:
+    cert, key = authority.vouch("locked")
+    locked = tmp_path / "locked.key"
+    lock = ["openssl", "pkcs8", "-topk8", "-in", str(key), "-out", str(locked), "-passout", "pass:right"]
+    subprocess.run(lock, check=True, capture_output=True, timeout=30)
+    contexts = Contexts(Trust(ca_file=authority.cert, cert_file=cert, key_file=locked, key_password=password))
+    if why is None:
+        contexts.current()
+    else:
+        with pytest.raises(SettingsError, match=why):
+            contexts.current()
 
 
 def test_a_certificate_that_was_replaced_counts_from_then_on(authority: Authority, tmp_path: Path) -> None:
