@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bridgehead.settings.archive import EXACTLY_ONCE
 from bridgehead.settings.bridge import Bridge
@@ -26,8 +26,20 @@ def advice(settings: Settings) -> Iterator[str]:
                 "only messages that have crossed no bridge leave this way, and what comes counts as having crossed as many"
             )
         yield from _archives(bridge, ("bridges", index))
+    yield from _shared_names(settings.bridges)
     for path, what in left_out_of(settings):
         yield f"{path_text(path)}: {what} is left out of the topic"
+
+
+def _shared_names(bridges: Sequence[Bridge]) -> Iterator[str]:
+    """A broker lets a client id connect once: of two bridges that share one, each pushes the other out, for ever."""
+    owners: dict[tuple[str, tuple[str, int]], str] = {}
+    for index, bridge in enumerate(bridges):
+        known = [owners[key] for address in bridge.addresses() if (key := (bridge.client_id, address)) in owners]
+        if known:
+            place = path_text(("bridges", index, "clientId"))
+            yield f"{place}: bridge {known[0]} has the same at the same remote: they push each other out of their connection"
+        owners |= {(bridge.client_id, address): bridge.id for address in bridge.addresses()}
 
 
 def _archives(bridge: Bridge, path: Path) -> Iterator[str]:

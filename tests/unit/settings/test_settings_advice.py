@@ -37,3 +37,11 @@ def test_a_hop_limit_that_3_1_1_cannot_keep_is_told() -> None:
     assert line.startswith("bridges[0].loopPreventionHopCount: MQTT 3.1.1 carries no hop count")
     assert told(PUSH | {"mqttVersion": "3.1.1"}) == []
     assert told(PUSH | {"mqttVersion": "3.1.1", "loopPreventionHopCount": 2, "loopPreventionEnabled": False}) == []
+
+
+def test_two_bridges_with_one_client_id_at_one_remote_are_told() -> None:
+    one = {"clientId": "plant", **PUSH}
+    [line] = told(one, one)
+    assert line.startswith("bridges[1].clientId: bridge b0 has the same at the same remote")
+    assert told(one, one | {"port": 1884}) == []
+    assert told(PUSH, PUSH) == []
