@@ -111,6 +111,15 @@ class Layer(asyncio.BufferedProtocol, asyncio.Transport):
             self._way.append((begin, self._wire_written, self._written))
         self._lower.write(data)
 
+    def throw_away(self, size: int) -> None:
+        """Bytes from above that come too late: the kernel will never take them."""
+        self._written += size
+
+    @property
+    def ending(self) -> bool:
+        """Nothing more from above is sent."""
+        return self._failure is not None or self.is_closing()
+
     @property
     def in_pieces(self) -> bool:
         """Whether the peer can read a part of what was handed down at once."""

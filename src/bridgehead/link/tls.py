@@ -145,6 +145,9 @@ class TlsLayer(Layer):
 
     def write(self, data: Any) -> None:
         view = memoryview(data).cast("B")
+        if self.ending:
+            self.throw_away(len(view))
+            return
         for start in range(0, len(view), RECORD):
             self._tls.write(view[start : start + RECORD])
             self._flush(min(RECORD, len(view) - start))

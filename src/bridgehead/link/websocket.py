@@ -134,6 +134,9 @@ class WebSocketLayer(Layer):
 
     def write(self, data: Any) -> None:
         view = memoryview(data).cast("B")
+        if self.ending or self._closing:
+            self.throw_away(len(view))
+            return
         for start in range(0, len(view), FRAME):
             self._frame(BINARY, view[start : start + FRAME])
 

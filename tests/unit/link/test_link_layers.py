@@ -157,6 +157,27 @@ async def test_the_end_of_a_tls_conversation_is_the_end_of_the_link(secured: tup
     assert owner.closed == [None]
 
 
+async def test_what_is_written_after_a_fault_of_tls_is_never_taken(secured: tuple[Owner, FakeTransport, Peer]) -> None:
+    owner, transport, _ = secured
+    owner.link.write(b"in time")
+    transport.receive(b"\x17\x03\x03\x00\x13" + bytes(19))  # a record that nobody has sealed
+    owner.link.write(b"too late")
+    assert (owner.link.written, owner.link.taken) == (15, 7)
+    await asyncio.sleep(0)
+    assert str(owner.closed[0]).startswith("TLS: ")
+    assert owner.link.taken == 7
+
+
+async def test_what_is_written_behind_a_close_of_a_websocket_is_never_taken() -> None:
+    owner = Owner()
+    transport = upgraded(owner)
+    owner.link.write(b"in time")
+    transport.receive(b"\x88\x02\x03\xe8")
+    owner.link.write(b"too late")
+    await asyncio.sleep(0)
+    assert owner.link.taken == 7
+
+
 async def test_a_peer_that_does_not_speak_tls_is_named() -> None:
     owner = Owner()
     transport = connect(TlsLayer(owner.link, ssl.create_default_context(), "there", 10, identified=False))
