@@ -199,8 +199,8 @@ def _retained(bridge: _Mapping, path: Path) -> Iterator[Fault]:
                 yield Fault(here, "level needs MQTT 5: over 3.1.1 nobody could tell what is to be retained")
             if rule.get("preserveRetain") not in (True, "true"):
                 yield Fault(here, "level needs preserveRetain: true")
-            if any(share_of(each)[0] is not None for each in filters):
-                yield Fault(here, "shared subscriptions get nothing of what is stored")
+        if wanted in ("first", "level") and any(share_of(each)[0] is not None for each in filters):
+            yield Fault(here, "shared subscriptions get nothing of what is stored")
         others = [at for at, each, its in before if its != wanted and any(intersect(each, one) for one in filters)]
         if others:
             yield Fault(here, f"must be that of remoteSubscriptions[{others[0]}], whose filters overlap")

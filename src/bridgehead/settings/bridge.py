@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -34,6 +36,18 @@ def _mqtt_version(value: object) -> object:
     return 5 if value == "5" and isinstance(value, str) else value
 
 
+def _remote_host(value: str) -> str:
+    if re.fullmatch(r"[\w.-]+", value) is None:
+        try:
+            ip_address(value)
+        except ValueError:
+            raise ValueError("must be a host name or an IP address, without scheme, port or path") from None
+    return value
+
+
+RemoteName = Annotated[Host, AfterValidator(_remote_host)]
+
+
 def _proxy(value: SecretStr) -> SecretStr:
     try:
         parts = urlsplit(value.get_secret_value())
@@ -55,7 +69,7 @@ class BridgeWebsocketConfig(Part):
 class RemoteHost(Part):
     """One address of the remote broker."""
 
-    host: Host
+    host: RemoteName
     port: Port = USUAL_PORT
 
 
@@ -63,7 +77,7 @@ class Bridge(Part):
     """Everything that is known about one remote broker."""
 
     id: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]+$", max_length=500)]
-    host: Host | None = None  # exactly one of host and hosts is given
+    host: RemoteName | None = None  # exactly one of host and hosts is given
     hosts: Annotated[tuple[RemoteHost, ...], Field(min_length=1)] | None = None
     port: Port = USUAL_PORT  # of host
     client_id: MqttName = Field(default_factory=lambda data: str(data["id"]))

@@ -231,6 +231,7 @@ def test_a_password_without_a_username_is_a_fault_only_on_3_1_1() -> None:
         ([{"filters": ["a/#"], "retained": "level"}], 5),
         ([{"filters": ["a/#"], "retained": "level", "preserveRetain": True}], "3.1.1"),
         ([{"filters": ["$share/g/a"], "retained": "level", "preserveRetain": True}], 5),
+        ([{"filters": ["$share/g/a"], "retained": "first"}], 5),
     ],
 )
 def test_retained_messages_are_kept_level_only_where_that_can_be(rules: list[dict[str, object]], version: object) -> None:
@@ -424,3 +425,14 @@ def test_the_words_of_a_fault_fit_what_it_is_about() -> None:
     assert rule_faults(rewrite=[{"pattern": "a"}] * 17) == {"rewrite": "must have at most 16 entries"}
     pull = bridge_faults(remoteSubscriptions=[{"filters": ["a"], "excludes": ["b"]}])
     assert pull == {"bridges[0].remoteSubscriptions[0].excludes": "unknown key here; it belongs to another part"}
+
+
+@pytest.mark.parametrize("host", ["mqtt://example.com", "example.com:1883", "example.com/mqtt", "[::1]", "user@example.com"])
+def test_a_remote_host_is_a_name_or_an_address_and_nothing_else(host: str) -> None:
+    assert list(bridge_faults(host=host)) == ["bridges[0].host"]
+    assert list(faults_of(f"bridges: [{{id: a, hosts: [{{host: '{host}'}}]}}]")) == ["bridges[0].hosts[0].host"]
+
+
+@pytest.mark.parametrize("host", ["broker", "my_broker.example.", "10.0.0.1", "::1", "fe80::1%eth0", "m\u00fcnchen.example"])
+def test_names_and_addresses_of_every_kind_are_remote_hosts(host: str) -> None:
+    accepts(host=host)
