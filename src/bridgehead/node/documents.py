@@ -11,6 +11,7 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel, SecretStr
 
+from bridgehead.errors import SettingsError
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.environment import fill_in
 from bridgehead.settings.overlay import Raw
@@ -46,9 +47,15 @@ def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
             document[ours] = {names.get(key, key): value for key, value in said.items()}
         elif part is not None and not isinstance(part, dict):
             document[ours] = part  # whoever checks it says what is wrong
+    faults: list[tuple[str, str]] = []
     for place in _secrets(Bridge):
         before = _found(present or {}, place)
-        _replace(document, place, lambda value, kept=before: kept if value == SECRET and kept is not None else value)
+        if before is not None:
+            _replace(document, place, lambda value, kept=before: kept if value == SECRET else value)
+        elif _found(document, place) == SECRET:
+            faults.append((".".join(place), f"{SECRET} stands for a secret that is not known here: give the secret itself"))
+    if faults:
+        raise SettingsError(faults)
     return document
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from bridgehead.errors import SettingsError
 from bridgehead.node.documents import SECRET, shown, taken
 from bridgehead.settings.load import from_document
 
@@ -68,3 +71,10 @@ def test_what_clients_of_the_original_leave_open_has_its_default() -> None:
     assert (bridge.client_id, bridge.loop_prevention_hop_count) == ("b", 1)
     assert bridge.local_subscriptions[0].destination is None
     assert body["localSubscriptions"] == [{"filters": ["a"], "destination": ""}]
+
+
+def test_what_stands_for_a_secret_is_none_where_no_secret_is_known() -> None:
+    tls = {"certFile": "/k.p12", "keyPassword": SECRET}
+    with pytest.raises(SettingsError) as caught:
+        taken({**PLAIN, "password": SECRET, "bridgeTls": tls}, None)
+    assert [place for place, _ in caught.value.faults] == ["password", "bridgeTls.keyPassword"]
