@@ -52,7 +52,7 @@ def test_a_url_says_where_and_whether_with_tls(url: str, address: tuple[str, int
         ({"topics": "a/#/b"}, "topics[0]", "valid topic filter"),
         ({"topics": "[1"}, "topics", "JSON"),
         ({"qos": "3"}, "qos", "less than or equal to 2"),
-        ({"clientid": ""}, "clientId", "at least one"),
+        ({"clientid": ""}, "clientId", "at least 1 character"),
         ({"startingoffsets": "newest"}, "startingOffsets", "earliest"),
         ({"maxrowspertrigger": "0"}, "maxRowsPerTrigger", "greater than"),
         ({"maxbytespertrigger": "1MB"}, "maxBytesPerTrigger", "KiB, MiB"),
