@@ -72,11 +72,7 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
         await node.start()
         logging.getLogger("bridgehead").info("node %s listens on %s", settings.node, node.ports)
         await stopped.wait()
-        try:
-            await node.stop()
-        except StorageError:  # whoever wanted to write something down at the end
-            if node.failure is None:
-                raise
+        await node.stop()
         if node.failure is not None:
             raise StorageError(f"storage failed: {node.failure}")
 

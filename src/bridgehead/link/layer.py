@@ -8,6 +8,7 @@ cannot answer that (what it has handed on to its socket counts as gone), so what
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, Final, Protocol, cast
 
@@ -41,7 +42,7 @@ class LayerError(ConnectionError):
     """A layer cannot be, or cannot go on; the text says why, and is all that there is to say."""
 
 
-class Layer(asyncio.BufferedProtocol, asyncio.Transport):
+class Layer(asyncio.BufferedProtocol, asyncio.Transport, ABC):
     """What all layers have in common. Whoever is above hears of the connection when the layer's own handshake is over.
 
     A layer that does not come that far tells why in the error of ``connection_lost``.
@@ -66,21 +67,21 @@ class Layer(asyncio.BufferedProtocol, asyncio.Transport):
 
     # -- for the layers themselves ------------------------------------------------------------------------------------
 
+    @abstractmethod
     def begin(self) -> None:
         """The connection below stands: the first bytes of the handshake."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrived(self, data: memoryview) -> None:
         """Bytes from below."""
-        raise NotImplementedError
 
+    @abstractmethod
     def too_late(self) -> str:
         """Why the handshake that was not over in time failed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cut_short(self) -> str:
         """What to say when the peer ends the connection during the handshake, without a word about it."""
-        raise NotImplementedError
 
     def stand(self) -> None:
         """The handshake is over."""
