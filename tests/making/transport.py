@@ -93,3 +93,16 @@ class FakeTransport(asyncio.Transport):
             view[:size] = data[:size]
             self.protocol.buffer_updated(size)
             data = data[size:]
+
+
+class Nobody:
+    """The owner of a link whose conversation the test leads."""
+
+    def link_opened(self) -> None: ...
+
+    def link_data(self, data: Any, end: int) -> tuple[int, int]:
+        return end, 0
+
+    def link_closed(self, error: Exception | None) -> None: ...
+
+    def link_writable(self) -> None: ...

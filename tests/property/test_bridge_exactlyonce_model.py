@@ -18,7 +18,7 @@ from bridgehead.wire.packets import Packet, Publish, Pubrel
 from making.packets import split
 from making.power import PowerEngine
 from making.rows import outbox_rows
-from making.transport import FakeTransport
+from making.transport import FakeTransport, Nobody
 
 PUBACK, PUBREC, PUBCOMP = 4, 5, 7
 ROUTES = 2
@@ -47,19 +47,6 @@ class ModelRemote:
             if not self.at_pubrel:
                 self.got.append(packet)
         return PUBREC, packet.packet_id, 0
-
-
-class Nobody:
-    """The owner of a link whose conversation the test leads."""
-
-    def link_opened(self) -> None: ...
-
-    def link_data(self, data: Any, end: int) -> tuple[int, int]:
-        return end, 0
-
-    def link_closed(self, error: Exception | None) -> None: ...
-
-    def link_writable(self) -> None: ...
 
 
 class Story:

@@ -16,23 +16,10 @@ from bridgehead.storage.outbox import Outbox
 from bridgehead.wire.packets import Publish
 from making.packets import split
 from making.rows import numbered, outbox_rows
-from making.transport import FakeTransport
+from making.transport import FakeTransport, Nobody
 
 ROUTES = 5
 PUBACK = 4
-
-
-class Nobody:
-    """The owner of a link whose conversation the test leads."""
-
-    def link_opened(self) -> None: ...
-
-    def link_data(self, data: Any, end: int) -> tuple[int, int]:
-        return end, 0
-
-    def link_closed(self, error: Exception | None) -> None: ...
-
-    def link_writable(self) -> None: ...
 
 
 class Bench:

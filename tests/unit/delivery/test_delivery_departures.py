@@ -15,20 +15,7 @@ from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
 from making.power import PowerEngine
 from making.rows import numbered, outbox_rows
-from making.transport import FakeTransport
-
-
-class Nobody:
-    """The owner of a link on which nothing is said."""
-
-    def link_opened(self) -> None: ...
-
-    def link_data(self, data: Any, end: int) -> tuple[int, int]:
-        return end, 0
-
-    def link_closed(self, error: Exception | None) -> None: ...
-
-    def link_writable(self) -> None: ...
+from making.transport import FakeTransport, Nobody
 
 
 class Station:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiomqtt
@@ -27,21 +26,6 @@ from making.rows import numbered, wire_rows
 from making.span import until
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[Remote]:
-    remote = await Remote().start()
-    yield remote
-    await remote.stop()
-
-
-@pytest.fixture
-async def node(remote: Remote, tmp_path: Path) -> AsyncIterator[Node]:
-    node = inline_node(tmp_path, remote.port)
-    await node.start()
-    yield node
-    await node.stop()
 
 
 async def families(node: Node) -> dict[str, Metric]:

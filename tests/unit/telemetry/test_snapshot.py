@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,25 +10,9 @@ import pytest
 from bridgehead.app import Node
 from bridgehead.clock import now_us
 from bridgehead.wire.packets import Puback, Publish
-from making.node import inline_node
 from making.remote import Remote
 from making.rows import numbered, wire_rows
 from making.span import until
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[Remote]:
-    remote = await Remote().start()
-    yield remote
-    await remote.stop()
-
-
-@pytest.fixture
-async def node(remote: Remote, tmp_path: Path) -> AsyncIterator[Node]:
-    node = inline_node(tmp_path, remote.port)
-    await node.start()
-    yield node
-    await node.stop()
 
 
 def routes(node: Node) -> dict[str, dict[str, Any]]:

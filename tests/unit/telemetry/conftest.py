@@ -1,0 +1,27 @@
+"""A node with one bridge, and the scripted remote of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bridgehead.app import Node
+from making.node import inline_node
+from making.remote import Remote
+
+
+@pytest.fixture
+async def remote() -> AsyncIterator[Remote]:
+    remote = await Remote().start()
+    yield remote
+    await remote.stop()
+
+
+@pytest.fixture
+async def node(remote: Remote, tmp_path: Path) -> AsyncIterator[Node]:
+    node = inline_node(tmp_path, remote.port)
+    await node.start()
+    yield node
+    await node.stop()
