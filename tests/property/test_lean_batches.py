@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from bridgehead.columns.schema import DEAD, OUTBOX, STORED, WIRE
 from bridgehead.storage import lean
 
+NOISE = Random(1).randbytes(2000)
 TEXTS = st.sampled_from(["", "a", "b/c", "träume"])
 CELLS: dict[str, st.SearchStrategy[Any]] = {
     "string": TEXTS,
-    "binary": st.binary(max_size=5),
+    "binary": st.binary(max_size=5) | st.just(b"says the same, again and again; " * 50) | st.just(NOISE),
     "int32": st.integers(-1, 1),
     "int64": st.integers(-1, 1) | st.just(2**62),
     "bool": st.booleans(),
@@ -69,3 +71,12 @@ def test_what_all_rows_say_takes_no_room_in_every_row() -> None:
     rows = [{"topic": "t", "payload": b"p", "qos": 1, "retain": False, "wire_qos": 1, "user_properties": []}] * 1000
     batch = pa.RecordBatch.from_pylist(rows, schema=OUTBOX)
     assert sum(map(len, lean.pack(batch))) < 1000 * (4 + 1 + 4 + 1) + 1000
+
+
+def test_text_that_repeats_itself_takes_a_fraction_of_its_room_and_noise_no_more_than_its_own() -> None:
+    told = [{"payload": b'{"sensor": "press-7", "celsius": %d.5, "ok": true}' % number} for number in range(1000)]
+    noise = Random(1)
+    noisy = [{"payload": noise.randbytes(50)} for _ in range(1000)]
+    sizes = [sum(map(len, lean.pack(pa.RecordBatch.from_pylist(rows, schema=OUTBOX)))) for rows in (told, noisy)]
+    assert sizes[0] < 1000 * 20
+    assert 1000 * 50 < sizes[1] < 1000 * (50 + 4 + 4 + 1) + 1000

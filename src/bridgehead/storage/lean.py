@@ -3,7 +3,8 @@
 Most columns of most batches do: no property, one QoS, one time of arrival, a handful of topics. Whatever is written is copied,
 checked and synced byte by byte, so these columns would be a third of what a durable message costs. A batch of a schema known
 here becomes a head (schema, rows, a code for each column, what the codes say) and, at a multiple of 8, the other columns as
-Arrow's record batch. Any other batch is Arrow's stream, which describes itself.
+Arrow's record batch. Any other batch is Arrow's stream, which describes itself. A body that LZ4 makes clearly smaller is kept so:
+what devices say is mostly text that repeats itself, and trying costs next to nothing where it does not.
 """
 
 from __future__ import annotations
@@ -23,11 +24,23 @@ SCHEMAS: Final = {1: STORED, 2: OUTBOX, 3: DEAD}
 """By their number on the disk, which never changes; 0 is Arrow's stream."""
 
 _HEAD = struct.Struct("<IIB")  # bytes of the whole head, rows, schema; a code for each column and what the codes say follow
+_SQUEEZED = struct.Struct("<II")  # before a squeezed body: its bytes squeezed, and as they were
 _NUMBER = struct.Struct("<q")
 _LENGTH = struct.Struct("<I")
 
 _FEW: Final = 256
 """Distinct texts that are worth a list of their own: an index takes one byte."""
+
+SQUEEZED: Final = 0x80
+"""Beside the number of the schema: the body is squeezed."""
+
+_WORTH_TRYING: Final = 1024
+"""Bytes of a body below which there is little to gain."""
+
+_WORTH_KEEPING: Final = 0.9
+"""Of the bytes of a body, at most: otherwise whoever reads it would unsqueeze for nothing."""
+
+_LZ4: Final = pa.Codec("lz4_raw")
 
 CHECKSUM_BYTES: Final = 4
 """What stands before a packed batch where it is kept."""
@@ -76,18 +89,22 @@ def pack(batch: Batch) -> tuple[bytes, pa.Buffer]:
     for column, (kind, _) in zip(batch.columns, _forms(number), strict=True):
         codes.append(_write(column, kind, said, plain))
     body = pa.RecordBatch.from_arrays(plain, schema=_plain_schema(number, bytes(codes))).serialize()
-    return _head(number, batch.num_rows, bytes(codes + said)), body
+    return _joined(number, batch.num_rows, bytes(codes + said), body)
 
 
 def unpack(body: memoryview) -> Batch:
     size, rows, number = _HEAD.unpack_from(body)
+    columns_at = pa.py_buffer(body[size:])
+    if number & SQUEEZED:
+        number ^= SQUEEZED
+        columns_at = _unsqueezed(body[size:])
     if not number:
-        with pa.ipc.open_stream(pa.py_buffer(body[size:])) as reader:
+        with pa.ipc.open_stream(columns_at) as reader:
             return reader.read_next_batch()
     forms = _forms(number)
     at = _HEAD.size + len(forms)
     codes = bytes(body[_HEAD.size : at])
-    plain = iter(pa.ipc.read_record_batch(pa.py_buffer(body[size:]), _plain_schema(number, codes)).columns)
+    plain = iter(pa.ipc.read_record_batch(columns_at, _plain_schema(number, codes)).columns)
     columns = []
     for code, (kind, form) in zip(codes, forms, strict=True):
         if code == Code.NULL:
@@ -112,7 +129,20 @@ def _as_stream(batch: Batch) -> tuple[bytes, pa.Buffer]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return _head(0, batch.num_rows, b""), sink.getvalue()
+    return _joined(0, batch.num_rows, b"", sink.getvalue())
+
+
+def _joined(number: int, rows: int, said: bytes, body: pa.Buffer) -> tuple[bytes, pa.Buffer]:
+    if body.size >= _WORTH_TRYING:
+        squeezed = _LZ4.compress(body)
+        if squeezed.size < body.size * _WORTH_KEEPING:
+            return _head(number | SQUEEZED, rows, said) + _SQUEEZED.pack(squeezed.size, body.size), squeezed
+    return _head(number, rows, said), body
+
+
+def _unsqueezed(body: memoryview) -> pa.Buffer:
+    size, was = _SQUEEZED.unpack_from(body)
+    return _LZ4.decompress(body[_SQUEEZED.size : _SQUEEZED.size + size], was)
 
 
 def _head(number: int, rows: int, said: bytes) -> bytes:

@@ -26,7 +26,7 @@ from bridgehead.storage.engine import Shape
 
 Present = npt.NDArray[np.bool_]
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The version of keys and values; a directory with another one is refused."""
 
 _CRC = struct.Struct(">I")

@@ -18,6 +18,7 @@ from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
 from bridgehead.storage.meta import FORMAT_KEY
 from bridgehead.storage.rocks import RocksEngine
+from bridgehead.storage.values import FORMAT
 from making.crash import copy_as_left
 from making.rows import numbered, numbers, outbox_rows, stored_rows
 
@@ -216,7 +217,7 @@ def test_a_node_in_another_process_is_refused_as_well(engine: RocksEngine, tmp_p
     assert "is in use by another node" in other.stderr
 
 
-@pytest.mark.parametrize("version", [b"2", b"4", b"what"])
+@pytest.mark.parametrize("version", [str(FORMAT - 1).encode(), str(FORMAT + 1).encode(), b"what"])
 def test_another_format_is_refused(tmp_path: Path, version: bytes) -> None:
     RocksEngine(tmp_path / "store").close()
     db = raw(tmp_path / "store")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from making.rows import outbox_rows
 from support.waiting import until
 
 MUCH = 1 << 40
-PAYLOAD = bytes(100_000)
+PAYLOAD = Random(1).randbytes(100_000)  # nothing squeezes it
 ROWS = 120
 
 
