@@ -3,7 +3,7 @@
 Most columns of most batches do: no property, one QoS, one time of arrival, a handful of topics. Whatever is written is copied,
 checked and synced byte by byte, so these columns would be a third of what a durable message costs. A batch of a schema known
 here becomes a head (schema, rows, a code for each column, what the codes say) and, at a multiple of 8, the other columns as
-Arrow's record batch. Any other batch is Arrow's stream, which describes itself. A body that LZ4 makes clearly smaller is kept so:
+Arrow's record batch. Any other batch is Arrow's stream, which describes itself. What LZ4 makes clearly smaller is kept so:
 what devices say is mostly text that repeats itself, and trying costs next to nothing where it does not.
 """
 
