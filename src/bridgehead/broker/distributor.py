@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from bridgehead.broker.retained import Retained
 from bridgehead.broker.session import ClientSession
 from bridgehead.broker.tree import TopicTree
-from bridgehead.columns.batches import Batch, constant, constant_label
+from bridgehead.columns.batches import Batch, columns_of, constant, constant_label
 from bridgehead.columns.schema import OUTBOX
 from bridgehead.pipeline.admission import guarded
 from bridgehead.pipeline.door import Arrived, Door, timestamps
@@ -170,7 +170,7 @@ def _joined(entries: list[Entry]) -> Delivery:
 
 
 def _outgoing(batch: Batch, times: pa.Array, qos: pa.Array, retain: pa.Array) -> Batch:
-    columns = {name: batch.column(name) for name in batch.schema.names}
+    columns = columns_of(batch)
     columns.update(qos=qos, wire_qos=qos, retain=retain, received_at=times)
     return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
 

@@ -46,6 +46,11 @@ def _kept_label(value: str) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(_kept_constant(0, pa.int32()), pa.array([value], pa.string()))
 
 
+def columns_of(batch: Batch) -> dict[str, pa.Array]:
+    """The columns by their names; asking a batch for one after the other takes half as long again."""
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
+
+
 def list_bounds(array: pa.ListArray) -> tuple[int, int]:
     """Where the values of a list column begin and end: nothing between them means that every list is empty."""
     if len(array) == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,7 @@ class Labels:
     def column(self) -> pa.DictionaryArray:
         if len(self.names) == 1:
             return constant_label(self.names[0], len(self.of_row))
-        return pa.DictionaryArray.from_arrays(pa.array(self.of_row), pa.array(self.names, pa.string()))
+        return pa.DictionaryArray.from_arrays(pa.array(self.of_row), _texts(self.names))
 
     def short(self) -> Labels:
         """The same without the names that no row has: few rows need not carry the names of many."""
@@ -62,6 +63,12 @@ class Labels:
             return [(self.names[0], len(self.of_row) if which is None else int(np.count_nonzero(which)))]
         counts = np.bincount(self.of_row if which is None else self.of_row[which], minlength=len(self.names)).tolist()
         return [(name, count) for name, count in zip(self.names, counts, strict=True) if count]
+
+
+@lru_cache(maxsize=64)
+def _texts(names: tuple[str, ...]) -> pa.StringArray:
+    """The routes of a log are the same turn by turn."""
+    return pa.array(names, pa.string())
 
 
 def joined(parts: Sequence[Labels]) -> Labels:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch, constant, constant_label
+from bridgehead.columns.batches import Batch, columns_of, constant, constant_label
 from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import STORED, TIMESTAMP
 from bridgehead.pipeline.hops import below_hops
@@ -113,7 +113,7 @@ class Door:
             if batch.num_rows == 0:
                 return 0
         rows = batch.num_rows
-        columns = {name: batch.column(name) for name in batch.schema.names}
+        columns = columns_of(batch)
         if not self.rule.persist:
             columns["qos"] = constant(0, pa.int32(), rows)
         columns["received_at"] = received_at
@@ -128,7 +128,7 @@ class Door:
 
     def admit_again(self, changes: Changes, rows: Batch) -> None:
         """OUTBOX rows that are messages as they came once: they begin their way anew, and count as received once more."""
-        columns = {name: rows.column(name) for name in rows.schema.names}
+        columns = columns_of(rows)
         columns["client_id"] = constant_label("", rows.num_rows)
         columns["route"] = constant_label(self.rule.route, rows.num_rows)
         stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
@@ -145,4 +145,4 @@ class Door:
 
 def timestamps(received_at: int, rows: int) -> pa.Array:
     """One arrival time for all rows of a tick."""
-    return pa.array(np.full(rows, received_at, np.int64)).view(TIMESTAMP)
+    return pa.Array.from_buffers(TIMESTAMP, rows, [None, pa.py_buffer(np.full(rows, received_at, np.int64))], 0)

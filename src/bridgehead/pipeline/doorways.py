@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridgehead.columns.batches import Batch
+from bridgehead.columns.batches import Batch, columns_of
 from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import STORED
 from bridgehead.pipeline.door import Arrived, Door
@@ -152,7 +152,7 @@ class _Way:
 
     def _enter(self, changes: Changes, arrived: Arrived, routes: Labels) -> None:
         batch = arrived.batch
-        columns = {name: batch.column(name) for name in batch.schema.names}
+        columns = columns_of(batch)
         qos = columns["qos"].to_numpy(zero_copy_only=False)
         persist = self._persist[routes.of_row]
         if not persist.all():
