@@ -159,7 +159,8 @@ class Node:
             token = None if console.token is None else console.token.get_secret_value()
             self._console = Console(console.host, console.port, self.view(), *routers, token=token)
             await self._console.start()
-            self._engines.start()
+            await self._engines.begin()
+            self._show()
             # The first start on a machine compiles the kernels; the loop stays free, so health answers meanwhile.
             await asyncio.to_thread(kernels.warm)
             for bound in self._listeners:

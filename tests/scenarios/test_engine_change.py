@@ -10,7 +10,7 @@ import pytest
 from support.client import Client, Message
 from support.mosquitto import Mosquitto
 from support.node import NodeProcess
-from support.waiting import until
+from support.waiting import accepts, until
 
 pytestmark = pytest.mark.mosquitto
 
@@ -71,3 +71,35 @@ def test_what_was_promised_before_persist_was_switched_off_is_kept_and_sent_as_p
     assert [(int(message.payload), message.qos) for message in arrived] == [(i, 1) for i in range(COUNT)]
     assert (status["received"], status["consumed"], status["droppedBefore"]) == (COUNT, COUNT, {})
     remote.stop()
+
+
+def test_what_is_published_right_after_the_start_does_not_overtake_what_waited_for_another_engine(
+    tmp_path: Path, remote: Mosquitto
+) -> None:
+    def node(name: str, made: dict[str, Any], plain: dict[str, Any]) -> NodeProcess:
+        """Two routes change, another one stays with a Spark that cannot start."""
+        rules = [{"filters": ["made/#"], **made}, {"filters": ["plain/#"], **plain}, {"filters": ["other/#"]}]
+        bridge = {"id": "order", "host": "127.0.0.1", "port": remote.port, "localSubscriptions": rules}
+        pipeline = {"engine": "spark", "conf": {"spark.driver.memory": "a lot"}}
+        document = {"persistence": {"mode": "file-native"}, "pipeline": pipeline, "bridges": [bridge]}
+        started = NodeProcess(tmp_path / name, {"dataDir": str(tmp_path / "data"), **document}).launch()
+        until(lambda: accepts(started.port), "clients may come")
+        return started
+
+    def publish(to: NodeProcess, numbers: range, *topics: str) -> None:
+        with Client(to.port) as here:
+            here.publish_all(Message(topic, str(i).encode(), qos=1) for i in numbers for topic in topics)
+
+    stuck = node("stuck", {"transform": {"sql": "SELECT * FROM messages"}}, {})
+    publish(stuck, range(COUNT), "made/one", "plain/one", "other/one")
+    stuck.kill()
+    with Client(remote.port) as there:
+        there.subscribe("made/#")
+        there.subscribe("plain/#")
+        inline = node("inline", {"engine": "inline"}, {"engine": "inline"})
+        publish(inline, range(COUNT, 2 * COUNT), "made/one", "plain/one")
+        there.wait_for(4 * COUNT)
+        assert inline.get("/api/v1/audit")[1]["faults"] == []
+        inline.stop()
+        arrived = {topic: [int(payload) for payload in payloads] for topic, payloads in there.topics().items()}
+    assert arrived == {"made/one": list(range(2 * COUNT)), "plain/one": list(range(2 * COUNT))}

@@ -62,9 +62,15 @@ class Engines:
         self._running: tuple[QueryConfig, ...] = ()  # with what else is in their logs
         self._bridge_names: dict[str, str] = {}  # of each route
         self._log_names: dict[str, str] = {}
-        own = {route: self._journal.log(route) for route, each in routes.configured.items() if each.has_own_query}
-        for log_left in list(journal.logs.values()):
-            self._rehome(log_left, own)
+
+    async def begin(self) -> None:
+        """Once, before anybody brings rows: what the earlier life of a route left with another engine goes first.
+
+        Spark's start is slow: it runs beside whatever else starts.
+        """
+        homes = self._homes(self._routes.configured)
+        await self._move_ahead(homes, self._rules)
+        self._bring_along(homes)
         self._arrange()
         if self._running:
             self._begin_pipeline(self._running)
@@ -78,7 +84,7 @@ class Engines:
         """
         if self._queries(plan) and self.service is None:
             self.service = self._open_service()  # now, while nothing has changed that a taken port could spoil
-        homes = self._homes(plan)
+        homes = self._homes(plan.configured)
         strays = any(strays_in(self._journal.log(query.log), homes) for query in self._running)
         if self.pipeline is not None and (strays or self._queries(plan) != self._wanted):
             await self._pause()
@@ -86,9 +92,7 @@ class Engines:
 
     def change(self, plan: Plan) -> None:
         """The routes have changed, in this very turn of the loop: no row has come since."""
-        homes = self._homes(plan)
-        for log_left in list(self._journal.logs.values()):
-            self._rehome(log_left, homes)
+        self._bring_along(self._homes(plan.configured))
         self._arrange()
 
     async def go_on(self) -> None:
@@ -104,7 +108,6 @@ class Engines:
                 self.service.give_no_lease()
         if self._running and self.pipeline is None:
             self._begin_pipeline(self._running)
-            self.start()
         self.wake()
 
     async def let_go(self, routes: Collection[str]) -> None:
@@ -113,8 +116,7 @@ class Engines:
         if self.pipeline is not None and any(waiting.get(route) for waiting in read for route in routes):
             await self._pause()
         await self._move_ahead({}, self._rules, routes)
-        for log_left in list(self._journal.logs.values()):
-            self._rehome(log_left, {}, routes)
+        self._bring_along({}, routes)
 
     async def _pause(self) -> None:
         assert self.pipeline is not None
@@ -132,21 +134,22 @@ class Engines:
                         break
                     await asyncio.sleep(0)
 
-    def _rehome(self, log_left: Log, homes: Mapping[str, Log], purged: Container[str] = ()) -> None:
-        """What waits there for a route that lives elsewhere goes along with it, safe or not: it is safe where it comes."""
-        if strays_in(log_left, homes, purged):
-            log_left.publish()
-            moved = sum(rehome(self._gate, log_left, homes, self._rules, purged))
-            if moved:
-                log.info("%d messages that waited in the log %s go to queries of their own", moved, log_left.name)
+    def _bring_along(self, homes: Mapping[str, Log], purged: Container[str] = ()) -> None:
+        """What waits for a route that lives elsewhere goes along with it, safe or not: it is safe where it comes."""
+        for log_left in list(self._journal.logs.values()):
+            if strays_in(log_left, homes, purged):
+                log_left.publish()
+                moved = sum(rehome(self._gate, log_left, homes, self._rules, purged))
+                if moved:
+                    log.info("%d messages that waited in the log %s go to queries of their own", moved, log_left.name)
 
     @property
     def _rules(self) -> dict[str, RouteRules]:
         """Of every route: a log may hold rows of one that had another engine before, or is removed."""
         return {**self._routes.removed, **self._routes.rules}
 
-    def _homes(self, plan: Plan) -> dict[str, Log]:
-        return {route.id: self._journal.log(log_name(route)) for route in plan.configured.values()}
+    def _homes(self, configured: Mapping[str, Route]) -> dict[str, Log]:
+        return {route.id: self._journal.log(log_name(route)) for route in configured.values()}
 
     def _arrange(self) -> None:
         """Every log has its reader."""
@@ -203,6 +206,7 @@ class Engines:
             self.pipeline = LeaseDesk(self._gate, self.service, job)
         else:
             self.pipeline = Supervisor(settings, self._gate, self.service)
+        self.pipeline.start()
 
     @property
     def _guests_may_come(self) -> bool:
@@ -244,11 +248,6 @@ class Engines:
         inline = any(route.engine == "inline" for route in routes.configured.values()) or routes.removed
         names = [INLINE] if inline else []
         return names + [name for name, each in self._journal.logs.items() if name not in (INLINE, *queries) and each.waiting]
-
-    def start(self) -> None:
-        """Spark's start is slow: it runs beside whatever else starts."""
-        if self.pipeline is not None:
-            self.pipeline.start()
 
     def wake(self) -> None:
         """Rows may wait in a log that the node itself moves on."""
