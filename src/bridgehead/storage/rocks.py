@@ -216,7 +216,7 @@ class RocksEngine:
         else:
             shape = self._shape(shelf, number)
             batch = stored if shape.present is None else with_holes(stored, shape.present)
-        self._keep(name, batch, len(value))
+        self._keep(name, batch, weight(batch))
         return batch
 
     def _shape(self, shelf: Shelf, number: int) -> Shape:

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from rocksdict import Options, Rdict
@@ -258,7 +259,7 @@ def test_a_large_write_that_was_never_finished_leaves_nothing(tmp_path: Path, mo
     engine = RocksEngine(tmp_path / "store")
     ceiling = {("ceiling", *SHELF): 1000}
     engine.write(Changes(puts=[(SHELF, 0, outbox_rows(*numbered(0, 2)))], state=ceiling))
-    large = outbox_rows({"payload": bytes(rocks.PIECE_BYTES)})
+    large = outbox_rows({"payload": Random(1).randbytes(rocks.PIECE_BYTES)})
     engine._db[numbered_key(Kind.BATCH, SHELF, 2)] = b"put down ahead, and then the power went"
     engine.close()
     engine = RocksEngine(tmp_path / "store")
@@ -270,7 +271,7 @@ def test_a_large_write_that_was_never_finished_leaves_nothing(tmp_path: Path, mo
     engine.close()
 
 
-def test_the_cache_is_bounded(engine: RocksEngine) -> None:
+def test_the_cache_is_bounded_by_what_batches_take_in_ram_and_not_on_the_disk(engine: RocksEngine) -> None:
     batch = outbox_rows({"payload": bytes(8 << 20)})
     for number in range(10):
         engine.write(Changes(puts=[(SHELF, number, batch)]))
@@ -279,6 +280,7 @@ def test_the_cache_is_bounded(engine: RocksEngine) -> None:
     for number in range(10):
         assert engine.read(SHELF, number).equals(batch)
     assert engine._cached <= rocks.CACHE_BYTES
+    assert len(engine._cache) < 10
 
 
 @pytest.mark.parametrize("shelf", [(), ("",), ("a", "b"), ("a/b",), ("ab",), ("a", "", "b"), ("ä" * 300,)])
