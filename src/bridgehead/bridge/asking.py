@@ -13,7 +13,7 @@ from bridgehead.bridge.uplinkrule import UplinkRule, UplinkStatus
 from bridgehead.link.link import Link
 from bridgehead.storage.engine import Engine
 from bridgehead.wire.encode import encode
-from bridgehead.wire.packets import Pingreq, Suback, Subscribe, Subscription, Unsubscribe
+from bridgehead.wire.packets import Pingreq, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from bridgehead.wire.reason import Reason
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class Asking:
         self._stored = StoredRound()
         self._link: Link | None = None
         self._as_bridge = False
-        self._unanswered: dict[int, list[Subscription]] = {}  # SUBSCRIBEs without an answer yet, by packet id
+        self._unanswered: dict[int, list[Subscription]] = {}  # what is asked for and not answered yet, by packet id
         self.takes_identifiers = True  # the remote has not said otherwise
         self.on_subscribed: Callable[[], None] = lambda: None  # the remote has answered every subscription
 
@@ -47,9 +47,10 @@ class Asking:
             self._consumer.takes_stored = not resumed
             self.status.subscribed = not self._rule.subscriptions
             self.status.subscribe_refused = {}
-            if resumed and self._rule.unwanted:
-                link.write(encode(Unsubscribe(UNSUBSCRIBE_ID, list(self._rule.unwanted)), self._rule.version))
             self._ask(link, {wish.filter for wish in self._rule.subscriptions})
+            if resumed and self._rule.unwanted:  # behind what takes its place: between the two nothing is lost
+                self._unanswered[UNSUBSCRIBE_ID] = []
+                link.write(encode(Unsubscribe(UNSUBSCRIBE_ID, list(self._rule.unwanted)), self._rule.version))
         if self._consumer.levels or (as_bridge and self._rule.subscriptions and not resumed):
             self._stored.begin(self._consumer.flagged)
             self._consumer.levels.begin()
@@ -66,7 +67,7 @@ class Asking:
         if self._link is not None and self.status.subscribe_refused and not self._unanswered:
             self._ask(self._link, set(self.status.subscribe_refused))
 
-    def answered(self, packet: Suback) -> None:
+    def answered(self, packet: Suback | Unsuback) -> None:
         wishes = self._unanswered.pop(packet.packet_id, [])
         refused = self.status.subscribe_refused
         for wish, reason in zip(wishes, packet.reasons, strict=False):

@@ -28,6 +28,7 @@ from bridgehead.storage.freespace import FreeSpace
 from bridgehead.storage.inboundids import InboundIds
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.wire.fields import Reader, write_varint
+from bridgehead.wire.filtersets import alone
 from bridgehead.wire.intake import Rows
 from bridgehead.wire.kernels_scan import FLAGS, PROPS_LEN, PROPS_START, QOS_MASK
 from bridgehead.wire.packettype import PacketType
@@ -42,7 +43,7 @@ HELD_BYTES: Final = 16 * 1024 * 1024
 class _Wanting:
     doors: tuple[Door, ...]
     stored: bool  # a route of them wants what is stored at the remote
-    identifier: int  # where several copies may come: the subscription whose copy counts; else 0
+    copies_by: frozenset[int]  # what came by these subscriptions alone came by an earlier one as well, whose copy counts
 
 
 class Consumer:
@@ -145,9 +146,9 @@ class Consumer:
             then()
 
     def _wanting(self, topic: str) -> _Wanting:
-        by = [at for at, each in enumerate(self._identified, 1) if matches(each, topic)]
+        by = [at for at, each in enumerate(self._identified, 1) if alone(each) and matches(each, topic)]
         doors = tuple(door for door in self._doors if door.filters_match(topic))
-        return _Wanting(doors, any(door.rule.route in self._stored for door in doors), by[0] if len(by) > 1 else 0)
+        return _Wanting(doors, any(door.rule.route in self._stored for door in doors), frozenset(by[1:]))
 
     def _judge(self, rows: Rows) -> Verdict | None:
         """What gets in; None stands for all. What follows something held back is held back as well, in order."""
@@ -223,10 +224,10 @@ class Consumer:
         copies = np.zeros(len(numbers), np.bool_)
         for number in np.unique(numbers) if (numbers != numbers[0]).any() else numbers[:1]:
             plan = plans[number]
-            if plan.identifier or not plan.doors:
+            if plan.copies_by or not plan.doors:
                 mine = np.flatnonzero(numbers == number)
-                if plan.identifier:
-                    copies[self._copies(rows, plan.identifier, mine)] = True
+                if plan.copies_by:
+                    copies[self._copies(rows, plan.copies_by, mine)] = True
                 if not plan.doors:
                     self.unmatched += len(mine) - int(np.count_nonzero(copies[mine]))
         self._doorways.admit(changes, Arrived(batch, clients, times), plans, numbers, copies)
@@ -267,9 +268,9 @@ class Consumer:
             ends = [(log, log.end) for log in {door.log for door in self._doors}]
             self._engine.when_synced(lambda: _publish(ends))
 
-    def _copies(self, rows: Rows, identifier: int, chosen: npt.NDArray[np.int64]) -> list[int]:
-        """Of several copies of a message all but the one that came by this subscription; none, if the remote names none."""
-        copies = [row for row in chosen.tolist() if identifier not in (_identifiers(rows, row) or (identifier,))]
+    def _copies(self, rows: Rows, by: frozenset[int], chosen: npt.NDArray[np.int64]) -> list[int]:
+        """Those that came by these subscriptions alone; none, if the remote names none."""
+        copies = [row for row in chosen.tolist() if (came_by := _identifiers(rows, row)) and by.issuperset(came_by)]
         self.copies_skipped += len(copies)
         return copies
 

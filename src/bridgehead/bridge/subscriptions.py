@@ -2,12 +2,12 @@
 
 A broker may send one copy for each subscription that matches [MQTT-3.3.4-2]. So a filter that another one covers is not
 subscribed at all. Filters that overlap only in part get a subscription identifier each (MQTT 5): of several copies the one
-counts that came by the first matching subscription. MQTT 3.1.1 cannot tell copies apart; there such filters are warned of.
+counts that came by the first matching subscription. MQTT 3.1.1 cannot tell copies apart: there such filters are joined into
+one that covers them, and what it brings beyond them no route takes.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,11 +15,10 @@ from typing import Any, Final
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Changes, Engine, Shelf
+from bridgehead.wire.filtersets import alone, any_meet, apart, meet, without_covered
 from bridgehead.wire.packets import Subscription
-from bridgehead.wire.topicnames import covers, intersect, share_of
+from bridgehead.wire.topicnames import intersect, share_of
 from bridgehead.wire.topictemplate import read_template
-
-log = logging.getLogger(__name__)
 
 RETAIN_HANDLING: Final = {"level": 0, "first": 1, "skip": 2}
 """Whether stored messages of the remote come with every subscription, with a new one, or never."""
@@ -69,12 +68,10 @@ def wishes_of(bridge: Bridge, routes: Sequence[Route]) -> Wishes:
     """The subscriptions of all pull routes of a bridge."""
     version5 = bridge.mqtt_version == 5
     pulls = [(each, route) for route in routes if route.direction == "pull" for each in route.filters]
-    kept, overlaps = needed(each for each, _ in pulls)
-    if overlaps and not version5:
-        log.warning("bridge %s: filters %s overlap; over MQTT 3.1.1 the remote may send a message twice", bridge.id, overlaps)
+    kept, identified = needed((each for each, _ in pulls), version5=version5, join=bridge.join_filters)
     reached = [each for route in routes if route.direction == "push" for each in _reach(route)]
     may_echo = any(intersect(each, share_of(wanted)[1]) for each in reached for wanted in kept)
-    return Wishes(tuple(_wish(bridge, each, pulls, version5) for each in kept), version5 and bool(overlaps), may_echo)
+    return Wishes(tuple(_wish(bridge, each, pulls, version5) for each in kept), identified, may_echo)
 
 
 def _reach(route: Route) -> list[str]:
@@ -86,33 +83,24 @@ def _reach(route: Route) -> list[str]:
     return [share_of(each)[1] for each in route.filters]
 
 
-def needed(filters: Iterable[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """The filters without those that others cover, and which of them still overlap in part."""
-    every = list(dict.fromkeys(filters))
-    kept = [each for each in every if not any(_makes_needless(other, each) for other in every)]
-    return kept, [(one, other) for i, one in enumerate(kept) for other in kept[:i] if _meet(one, other)]
+def needed(filters: Iterable[str], *, version5: bool, join: bool = True) -> tuple[list[str], bool]:
+    """What to subscribe to for these filters so that each message can be taken once, and whether that takes identifiers.
+
+    Without ``join`` it is up to a remote of 3.1.1 to send one copy only.
+    """
+    if join and not version5:
+        return apart(filters), False
+    kept = without_covered(filters)
+    return kept, version5 and any_meet(kept)
 
 
 def _wish(bridge: Bridge, topic_filter: str, pulls: list[tuple[str, Route]], version5: bool) -> Subscription:
     """As much as any route wants of what comes this way; a route that wants less lowers it for itself."""
-    served = [route for each, route in pulls if each == topic_filter or _meet(each, topic_filter)]
+    served = [route for each, route in pulls if each == topic_filter or meet(each, topic_filter)]
     return Subscription(
         topic_filter,
         qos=max(route.max_qos for route in served),
-        no_local=bridge.no_local and version5 and _alone(topic_filter),  # else a protocol error [MQTT-3.8.3-4]
+        no_local=bridge.no_local and version5 and alone(topic_filter),  # else a protocol error [MQTT-3.8.3-4]
         retain_as_published=version5 and any(route.preserve_retain for route in served),
         retain_handling=min(RETAIN_HANDLING[route.retained] for route in served) if version5 else 0,
     )
-
-
-def _makes_needless(wide: str, narrow: str) -> bool:
-    return wide != narrow and _alone(wide) and _alone(narrow) and covers(wide, narrow)
-
-
-def _meet(one: str, other: str) -> bool:
-    return _alone(one) and _alone(other) and intersect(one, other)
-
-
-def _alone(topic_filter: str) -> bool:
-    """A shared subscription gets its share of the messages, whatever else is subscribed."""
-    return share_of(topic_filter)[0] is None

@@ -329,7 +329,7 @@ class Uplink:
     def _control(self, packet: Packet) -> None:
         if isinstance(packet, Connack) and not self._online:
             self._connected(packet)
-        elif isinstance(packet, Suback):
+        elif isinstance(packet, Suback | Unsuback):
             self.asking.answered(packet)
         elif isinstance(packet, Disconnect):
             self._error = f"the remote broker said DISCONNECT: {describe(packet.reason, packet.properties)}"
@@ -338,7 +338,7 @@ class Uplink:
         elif isinstance(packet, Pingresp):
             self._pong.set()
             self.asking.ping_answered()
-        elif not isinstance(packet, Unsuback):
+        else:
             self._fail(Reason.PROTOCOL_ERROR, f"the remote broker sent {type(packet).__name__.upper()}")
 
     def _fail(self, reason: int, text: str) -> None:

@@ -13,6 +13,7 @@ from bridgehead.settings.bridge import USUAL_PORT
 from bridgehead.settings.fault import Fault, Path, path_text
 from bridgehead.settings.listener import CONSOLE_PORT, USUAL_PORTS, is_loopback
 from bridgehead.settings.route import Direction, route_id
+from bridgehead.wire.filtersets import too_wide, too_wide_text
 from bridgehead.wire.topicnames import intersect, share_of, valid_filter
 
 _Mapping = dict[str, Any]
@@ -40,6 +41,7 @@ def faults_across(document: object) -> Iterator[Fault]:
         yield from _certificates(bridge, ("bridges", index))
         yield from _routes_twice(bridge, ("bridges", index))
         yield from _retained(bridge, ("bridges", index))
+        yield from _only_everything_covers(bridge, ("bridges", index))
         yield from _spark_only(bridge, ("bridges", index), _mapping(root.get("pipeline")).get("engine"))
 
 
@@ -193,7 +195,7 @@ def _retained(bridge: _Mapping, path: Path) -> Iterator[Fault]:
     before: list[tuple[int, str, object]] = []
     for index, rule in _items(bridge.get("remoteSubscriptions")):
         wanted, here = rule.get("retained", "skip"), (*path, "remoteSubscriptions", index, "retained")
-        filters = [each for each in rule.get("filters") or () if isinstance(each, str) and valid_filter(each)]
+        filters = _filters(rule)
         if wanted == "level":
             if bridge.get("mqttVersion") == "3.1.1":
                 yield Fault(here, "level needs MQTT 5: over 3.1.1 nobody could tell what is to be retained")
@@ -207,12 +209,25 @@ def _retained(bridge: _Mapping, path: Path) -> Iterator[Fault]:
         before += [(index, each, wanted) for each in filters]
 
 
+def _only_everything_covers(bridge: _Mapping, path: Path) -> Iterator[Fault]:
+    if bridge.get("mqttVersion") == "3.1.1" and bridge.get("joinFilters", True) in (True, "true"):
+        found = too_wide(each for _, rule in _items(bridge.get("remoteSubscriptions")) for each in _filters(rule))
+        if found is not None:
+            yield Fault((*path, "remoteSubscriptions"), f"{too_wide_text(*found)}, or joinFilters: false")
+
+
 def _spark_only(bridge: _Mapping, path: Path, usual: object) -> Iterator[Fault]:
     for key in ("localSubscriptions", "remoteSubscriptions"):
         for index, rule in _items(bridge.get(key)):
             for part in ("transform", "archive"):
                 if rule.get(part) is not None and (rule.get("engine") or usual) == "inline":
                     yield Fault((*path, key, index, part), "runs on Spark only; this route has engine: inline")
+
+
+def _filters(rule: _Mapping) -> list[str]:
+    """Those of a rule that are any."""
+    given = rule.get("filters")
+    return [each for each in given if isinstance(each, str) and valid_filter(each)] if isinstance(given, list) else []
 
 
 def _number(value: object) -> int | None:

@@ -9,6 +9,7 @@ from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.fault import Path, path_text
 from bridgehead.settings.model import Settings
 from bridgehead.settings.templates import left_out_of
+from bridgehead.wire.filtersets import joins
 
 
 def advice(settings: Settings) -> Iterator[str]:
@@ -25,6 +26,8 @@ def advice(settings: Settings) -> Iterator[str]:
                 f"{path_text(('bridges', index, 'loopPreventionHopCount'))}: MQTT 3.1.1 carries no hop count: "
                 "only messages that have crossed no bridge leave this way, and what comes counts as having crossed as many"
             )
+        if bridge.mqtt_version != 5:
+            yield from _overlaps(bridge, ("bridges", index, "remoteSubscriptions"))
         yield from _archives(bridge, ("bridges", index))
     yield from _shared_names(settings.bridges)
     for path, what in left_out_of(settings):
@@ -40,6 +43,16 @@ def _shared_names(bridges: Sequence[Bridge]) -> Iterator[str]:
             place = path_text(("bridges", index, "clientId"))
             yield f"{place}: bridge {known[0]} has the same at the same remote: they push each other out of their connection"
         owners |= {(bridge.client_id, address): bridge.id for address in bridge.addresses()}
+
+
+def _overlaps(bridge: Bridge, path: Path) -> Iterator[str]:
+    for wide, parts in joins(each for rule in bridge.remote_subscriptions for each in rule.filters):
+        line = f"{path_text(path)}: {' and '.join(parts)} overlap"
+        if bridge.join_filters:
+            line += f" and are subscribed to as {wide} over MQTT 3.1.1: what else matches that crosses the link and is not kept"
+        else:
+            line += ": a remote of MQTT 3.1.1 that sends a copy for each brings a message twice"
+        yield f"{line}; with mqttVersion 5 each is subscribed to as it is, and a message comes once"
 
 
 def _archives(bridge: Bridge, path: Path) -> Iterator[str]:

@@ -98,6 +98,7 @@ class Bridge(Part):
     loop_prevention_hop_count: Annotated[Whole, Field(ge=1, le=100)] = 1
     message_id_property: PropertyName | None = None  # the user property that carries a message's id; None = no id
     no_local: bool = True
+    join_filters: bool = True  # MQTT 3.1.1: pull filters that overlap in part are subscribed to as one that covers them
     watchdog: Seconds | None = None  # None = max(30, 1.5 x keepAlive)
     tier2_limit: Count = Field(default=10_000, alias="tier2Limit")  # messages of each route
     rate_limit: Annotated[Positive, Field(le=MOST_A_SECOND)] | None = None  # messages/s towards the remote

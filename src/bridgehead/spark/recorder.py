@@ -57,6 +57,7 @@ class Recorder:
         known: list[str] = self._engine.state(self._filters) or []
         self._reached_before = bool(known)
         rule = _uplink_rule(source, known)
+        self._subscribes = {wish.filter for wish in rule.subscriptions}
         door = KeepingDoor(DoorRule(LOG, LOG, source.topics, hop_limit=None), self.log)
         identified = tuple(wish.filter for wish in rule.subscriptions) if rule.identified else ()
         self._consumer = Consumer(
@@ -64,8 +65,8 @@ class Recorder:
         )
         self._uplink = Uplink(rule, [], self._consumer, self._engine)
         self._uplink.asking.on_subscribed = self._subscribed
-        if set(known) - set(source.topics):
-            self._remember(sorted({*known, *source.topics}))
+        if known:
+            self._remember({*known, *self._subscribes})
 
     def start(self, on_failure: Callable[[BaseException], None]) -> None:
         self._engine.on_failure = on_failure
@@ -77,11 +78,11 @@ class Recorder:
 
     def _subscribed(self) -> None:
         log.info("subscribed to %s as %s", ", ".join(self._source.topics), self._source.client_id)
-        self._remember(sorted(self._source.topics))
+        self._remember(self._subscribes)
 
-    def _remember(self, filters: list[str]) -> None:
-        if self._engine.state(self._filters) != filters:
-            self._engine.write(Changes(state={self._filters: filters}))
+    def _remember(self, filters: set[str]) -> None:
+        if self._engine.state(self._filters) != sorted(filters):
+            self._engine.write(Changes(state={self._filters: sorted(filters)}))
 
     # -- offsets ------------------------------------------------------------------------------------------------------
 
@@ -190,8 +191,8 @@ class Recorder:
 
 
 def _uplink_rule(source: Source, known: list[str]) -> UplinkRule:
-    filters, overlaps = needed(source.topics)
     version5 = source.version == 5
+    filters, identified = needed(source.topics, version5=version5)
     return UplinkRule(
         bridge=LOG,
         addresses=(source.address,),
@@ -209,7 +210,7 @@ def _uplink_rule(source: Source, known: list[str]) -> UplinkRule:
             )
             for each in filters
         ),
-        identified=version5 and bool(overlaps),
+        identified=identified,
         unwanted=tuple(each for each in known if each not in filters),
         credentials=credentials_at(source),
         way=way_to(source),

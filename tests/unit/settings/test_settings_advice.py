@@ -39,6 +39,14 @@ def test_a_hop_limit_that_3_1_1_cannot_keep_is_told() -> None:
     assert told(PUSH | {"mqttVersion": "3.1.1", "loopPreventionHopCount": 2, "loopPreventionEnabled": False}) == []
 
 
+def test_filters_that_3_1_1_joins_are_told_with_what_is_subscribed_instead() -> None:
+    rules: dict[str, Any] = {"remoteSubscriptions": [{"filters": ["a/1/+", "a/1/x", "b"]}, {"filters": ["a/+/x"]}]}
+    [line, other] = told(rules | {"mqttVersion": "3.1.1"}, rules, rules | {"mqttVersion": "3.1.1", "joinFilters": False})
+    assert line.startswith("bridges[0].remoteSubscriptions: a/1/+ and a/+/x overlap and are subscribed to as a/+/+")
+    assert other.startswith("bridges[2].remoteSubscriptions: a/1/+ and a/+/x overlap: a remote of MQTT 3.1.1 that sends a copy")
+    assert told(PULL | {"mqttVersion": "3.1.1"}) == []
+
+
 def test_two_bridges_with_one_client_id_at_one_remote_are_told() -> None:
     one = {"clientId": "plant", **PUSH}
     [line] = told(one, one)

@@ -69,6 +69,7 @@ def test_a_bridge_that_names_only_its_remote_follows_the_contract() -> None:
         "loopPreventionHopCount": 1,
         "messageIdProperty": None,
         "noLocal": True,
+        "joinFilters": True,
         "watchdog": None,
         "tier2Limit": 10_000,
         "rateLimit": None,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from paho.mqtt.client import topic_matches_sub
 
-from bridgehead.wire.topicnames import matches, share_of, valid_filter, valid_topic
+from bridgehead.wire.topicnames import covers, intersect, matches, share_of, valid_filter, valid_topic
+from making.filters import TOPICS, topic_filters
 from vectors.strategies import level, plain_filter, topic
 
 
@@ -78,3 +79,27 @@ def test_paho_selects_the_same(topic_filter: str, name: str) -> None:
 def test_a_shared_filter_selects_what_its_filter_selects(group: str, topic_filter: str, name: str) -> None:
     if not topic_filter.startswith("$share/"):
         assert matches(f"$share/{group}/{topic_filter}", name) == matches(topic_filter, name)
+
+
+@given(topic_filters(), topic_filters(), TOPICS)
+def test_a_filter_that_covers_another_selects_all_that_it_selects(wide: str, narrow: str, topic: str) -> None:
+    if covers(wide, narrow) and matches(narrow, topic):
+        assert matches(wide, topic)
+
+
+@given(topic_filters(), topic_filters(), TOPICS)
+def test_filters_that_select_the_same_topic_intersect(one: str, other: str, topic: str) -> None:
+    if matches(one, topic) and matches(other, topic):
+        assert intersect(one, other)
+        assert intersect(other, one)
+
+
+@pytest.mark.parametrize(("wide", "narrow"), [("#", "a/b"), ("a/#", "a"), ("a/#", "a/+/c"), ("a/+", "a/b"), ("+/b", "a/b")])
+def test_a_wider_filter_covers_the_narrower_and_not_the_other_way(wide: str, narrow: str) -> None:
+    assert covers(wide, narrow)
+    assert not covers(narrow, wide)
+
+
+@pytest.mark.parametrize(("one", "other"), [("a/b", "a/c"), ("a/+", "a"), ("#", "$SYS/x"), ("+/x", "$SYS/#"), ("a/+/c", "a/b")])
+def test_filters_without_a_common_topic_do_not_intersect(one: str, other: str) -> None:
+    assert not intersect(one, other)
