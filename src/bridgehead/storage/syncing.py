@@ -87,6 +87,8 @@ class Syncing:
         except Exception as error:
             self._fail(error)
         else:
+            if took >= QUICK:
+                self._trust = max(self._trust - TRUST, 0)
             self._done(took, covers)
 
     def _done_there(self, done: asyncio.Future[float], covers: int) -> None:
@@ -100,7 +102,8 @@ class Syncing:
 
     def _done(self, took: float, covers: int) -> None:
         self._running = False
-        self._trust = min(self._trust + 1, MOST_TRUST) if took < QUICK else max(self._trust - TRUST, 0)
+        if took < QUICK:  # a slow one says nothing here: a thread's time counts its wait for a busy interpreter, too
+            self._trust = min(self._trust + 1, MOST_TRUST)
         self._safe = max(self._safe, covers)
         while self._waiting and self._waiting[0][0] <= self._safe:
             self._waiting.popleft()[1]()

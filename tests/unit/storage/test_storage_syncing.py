@@ -76,6 +76,13 @@ async def test_a_disk_that_was_quick_for_long_may_be_slow_now_and_then(disk: Dis
     assert disk.here == [False] * TRUST + [True] * (MOST_TRUST - TRUST + 3 * (TRUST + 1))
 
 
+async def test_a_thread_that_waits_for_a_busy_interpreter_makes_no_slow_disk_of_a_quick_one(disk: Disk, syncs: Syncing) -> None:
+    for number in range(2 * TRUST):
+        disk.takes = 1.0 if number % 2 else 0.0
+        await sync(syncs)
+    assert disk.here == [False] * (2 * TRUST - 1) + [True]
+
+
 async def test_a_sync_in_the_loop_covers_whatever_its_turn_writes(disk: Disk, syncs: Syncing) -> None:
     for _ in range(TRUST):
         await sync(syncs)
