@@ -96,6 +96,13 @@ class Visit:
             head += await self._reader.readexactly(1)
         return decode(found[0], await self._reader.readexactly(found[2]), self._version)
 
+    async def hear(self) -> bytes:
+        """What comes next, in whatever language; empty at the end of the connection."""
+        try:
+            return await asyncio.wait_for(self._reader.read(1 << 16), WITHIN)
+        except ConnectionError:
+            return b""
+
     async def next(self, kind: type[P]) -> P:
         """The next packet, which is of this kind."""
         packet = await self.read()

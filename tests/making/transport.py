@@ -18,6 +18,7 @@ class FakeTransport(asyncio.Transport):
         self.reading = True
         self.closed = False  # close() or abort() was called
         self.aborted = False
+        self.ended = False  # write_eof() was called
         self.lost = False  # connection_lost was called
         self._high = 64 * 1024
         self._paused = False
@@ -64,6 +65,12 @@ class FakeTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.closed
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def close(self) -> None:
         if not self.closed:

@@ -120,11 +120,14 @@ class Uplink:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def stop(self, patience: float = 0.0) -> None:
-        """Acknowledge what has come, say goodbye, then end; what the remote has not acknowledged stays where it is."""
+        """Acknowledge what has come, say goodbye, then end; what the remote has not acknowledged stays where it is.
+
+        A remote that has not answered CONNECT has said nothing that could be acknowledged: then the end is at once.
+        """
         self._stopping = True
         if self._online and patience:
             await self.outgoing.fall_silent(patience)
-        if self._link is not None and self._link.opened:
+        if self._online and self._link is not None:
             try:
                 await asyncio.wait_for(self._take_leave(self._link), STOP_WITHIN)
             except TimeoutError:
@@ -140,8 +143,7 @@ class Uplink:
         link.pause_reading()
         self._consumer.gathering.flush()
         await synced(self._engine)
-        if self._online:
-            link.write(encode(Disconnect(), self.rule.version))
+        link.write(encode(Disconnect(), self.rule.version))
         link.finish()
         await self._closed.wait()
 

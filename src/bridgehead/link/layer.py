@@ -99,7 +99,7 @@ class Layer(asyncio.BufferedProtocol, asyncio.Transport, ABC):
         """The peer has said that nothing more comes."""
         if self._lower is not None and self.standing:
             self.upper.eof_received()
-            self._lower.close()
+            self.close()
 
     def hand_down(self, data: Any, carries: int = 0, head: int = 0) -> None:
         """Bytes for the layer below; ``carries`` says how many bytes from above they bring, behind ``head`` of our own."""

@@ -136,7 +136,11 @@ class TlsLayer(Layer):
         return True
 
     def _read(self, buffer: memoryview) -> int:
-        return cast(int, self._tls.read(len(buffer), buffer))
+        """0: the peer has said the end."""
+        try:
+            return cast(int, self._tls.read(len(buffer), buffer))
+        except ssl.SSLZeroReturnError:  # that is how it is told to whoever has said it first
+            return 0
 
     def _hand_up(self, filled: int) -> None:
         if filled:
@@ -156,13 +160,22 @@ class TlsLayer(Layer):
         if self._outgoing.pending:
             self.hand_down(self._outgoing.read(), carries)
 
+    def write_eof(self) -> None:
+        """Without our word the peer would have to take the end for a cut. What has come before is read first."""
+        if self.standing:
+            self.read_on()
+        self._say_the_end()
+        super().write_eof()
+
     def close(self) -> None:
-        """Say that nothing more comes; then as below."""
+        self._say_the_end()
+        super().close()
+
+    def _say_the_end(self) -> None:
         if self.standing and not self.is_closing():
             with suppress(ssl.SSLError):  # it waits for the peer's word, or the conversation is broken: ours is said
                 self._tls.unwrap()
             self._flush()
-        super().close()
 
     def _failed(self, error: ssl.SSLError) -> None:
         self.fail(explain(error, self._host))

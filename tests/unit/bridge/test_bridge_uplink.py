@@ -6,11 +6,15 @@ import asyncio
 import random
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bridgehead.bridge.backoff import Backoff
+from bridgehead.bridge.dialling import WebSocket, Way
+from bridgehead.link.trust import Contexts, Trust
+from bridgehead.link.tunnel import Proxy
 from bridgehead.wire.packets import (
     Connack,
     Connect,
@@ -133,6 +137,29 @@ async def test_a_stop_does_not_wait_for_a_host_that_does_not_answer(
     before = loop.time()
     await bridge.uplink.stop()
     assert loop.time() - before < 2
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        Way(),
+        Way(tls=Contexts(Trust())),
+        Way(websocket=WebSocket("/mqtt", "mqtt")),
+        Way(proxy=Proxy("127.0.0.1", 0)),
+    ],
+    ids=["CONNACK", "TLS", "WebSocket", "proxy"],
+)
+async def test_a_stop_has_nothing_to_wait_for_before_the_remote_has_answered(remote: Remote, span: Spans, way: Way) -> None:
+    if way.proxy is not None:
+        way = replace(way, proxy=replace(way.proxy, port=remote.port))
+    bridge = span(way=way)
+    visit = await remote.visit()
+    assert await visit.hear()
+    visit.pause()  # it does not notice that we end, either
+    await asyncio.wait_for(bridge.uplink.stop(patience=60), 1)
+    visit.resume()
+    assert await visit.hear() == b""
+    assert bridge.uplink.status.state == "stopped"
 
 
 @pytest.mark.parametrize("packet", [Subscribe(1, []), Unsuback(1), Connack()], ids=["SUBSCRIBE", "UNSUBACK", "CONNACK"])

@@ -71,6 +71,16 @@ class Peer:
                 self.tls.do_handshake()
             transport.receive(self.says())
 
+    def is_told_the_end(self, transport: FakeTransport) -> bool:
+        """Whether TLS itself says that nothing more comes: else it may have been cut off."""
+        self.hears(transport)
+        try:
+            return not self.tls.read(1)
+        except ssl.SSLZeroReturnError:  # we have said it, too
+            return True
+        except ssl.SSLWantReadError:
+            return False
+
     def read(self, transport: FakeTransport) -> bytes:
         self.hears(transport)
         found = b""
@@ -154,6 +164,33 @@ async def test_the_end_of_a_tls_conversation_is_the_end_of_the_link(secured: tup
     transport.receive(peer.says())
     await asyncio.sleep(0)
     assert owner.came == b"last words"
+    assert owner.closed == [None]
+    assert peer.is_told_the_end(transport)
+
+
+@pytest.mark.parametrize("unread", [b"", b"early" * RECORD], ids=["all is read", "something waits"])
+async def test_a_tls_peer_is_told_that_we_say_no_more_and_may_still_speak(
+    secured: tuple[Owner, FakeTransport, Peer], unread: bytes
+) -> None:
+    owner, transport, peer = secured
+    owner.link.pause_reading()
+    transport.reading = True  # a read that was under way
+    peer.tls.write(unread)
+    cut = peer.says()
+    transport.receive(cut[: len(cut) // 2])
+    owner.link.write(b"last words")
+    owner.link.finish()
+    assert transport.ended
+    assert peer.read(transport) == b"last words"
+    assert peer.is_told_the_end(transport)
+    peer.tls.write(b"late")
+    transport.receive(cut[len(cut) // 2 :] + peer.says())
+    await asyncio.sleep(0)
+    assert not transport.closed
+    with suppress(ssl.SSLWantReadError):
+        peer.tls.unwrap()
+    transport.receive(peer.says())
+    await asyncio.sleep(0)
     assert owner.closed == [None]
 
 
