@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
 
 from bridgehead.errors import ConflictError, NotThereError, RefusedError, SettingsError, StartError
 
@@ -46,6 +47,9 @@ class _WithProblems(APIRoute):
                 return problem(400, "BridgeFailedSchemaValidation", "The bridge exists", str(error), [("id", str(error))])
             except RequestValidationError as error:
                 faults = [(".".join(map(str, each["loc"])), str(each["msg"])) for each in error.errors()]
+                return problem(400, "InvalidQueryParameter", "The request cannot be understood", "see errors", faults)
+            except (HTTPException, RecursionError):  # what is no text, and what is nested without end
+                faults = [("body", "is not JSON that can be read, or nested too deeply")]
                 return problem(400, "InvalidQueryParameter", "The request cannot be understood", "see errors", faults)
             except (RefusedError, StartError, OSError) as error:
                 return problem(409, "ChangeRefused", "Nothing was changed", str(error))

@@ -1,4 +1,4 @@
-"""A bridge as the API takes and gives it: with the names of the file, and those that clients of the original use.
+"""A bridge as the API takes and gives it: complete, and without its secrets.
 
 No secret is ever given: one that is written as a placeholder is shown as that, any other as ``SECRET``. Who sends that back
 wants it to stay as it is.
@@ -12,12 +12,10 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, SecretStr
 
 from bridgehead.errors import SettingsError
+from bridgehead.node.theirnames import SECRET, place_in, with_our_names, with_their_names
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.environment import fill_in
 from bridgehead.settings.overlay import Raw
-
-SECRET: Final = "********"
-"""Stands for a secret in an answer."""
 
 
 def shown(bridge: Bridge, written: Raw) -> Raw:
@@ -27,33 +25,25 @@ def shown(bridge: Bridge, written: Raw) -> Raw:
         del whole["port"]  # each of them has its own
     for place in _secrets(Bridge):
         _replace(whole, place, lambda value: value if value is None or _is_placeholder(value) else SECRET)
-    return whole
+    return with_their_names(whole)
 
 
 def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
     """What a client has sent, as the file would say it; secrets that it leaves as they were shown are those of ``present``."""
-    document = {key: value for key, value in _given(body).items() if key not in ("status", *_TRANSLATED)}
+    document = with_our_names({key: value for key, value in _given(body).items() if key != "status"})
     if document.get("loopPreventionHopCount") == 0:
         del document["loopPreventionHopCount"]  # the original's word for none given
     for rules in ("localSubscriptions", "remoteSubscriptions"):
         if isinstance(document.get(rules), list):
             document[rules] = [_given(rule) if isinstance(rule, dict) else rule for rule in document[rules]]
-    for theirs, (ours, names) in _TRANSLATED.items():
-        part = body.get(theirs)
-        if isinstance(part, dict) and part.get("enabled", True):
-            said = {key: value for key, value in part.items() if key != "enabled" and value not in _SAYS_NOTHING}
-            if said.get("privateKeyPassword") == said.get("keystorePassword"):
-                said.pop("privateKeyPassword", None)  # a PKCS12 file has one password
-            document[ours] = {names.get(key, key): value for key, value in said.items()}
-        elif part is not None and not isinstance(part, dict):
-            document[ours] = part  # whoever checks it says what is wrong
     faults: list[tuple[str, str]] = []
     for place in _secrets(Bridge):
         before = _found(present or {}, place)
         if before is not None:
             _replace(document, place, lambda value, kept=before: kept if value == SECRET else value)
         elif _found(document, place) == SECRET:
-            faults.append((".".join(place), f"{SECRET} stands for a secret that is not known here: give the secret itself"))
+            unknown = f"{SECRET} stands for a secret that is not known here: give the secret itself"
+            faults.append((place_in(body, ".".join(place)), unknown))
     if faults:
         raise SettingsError(faults)
     return document
@@ -63,23 +53,6 @@ def _given(part: Mapping[str, Any]) -> dict[str, Any]:
     """Without what is null, or a name that is empty: that says as much as nothing."""
     return {key: value for key, value in part.items() if value is not None and not (key in _NAMES and value == "")}
 
-
-_TRANSLATED: Final = {
-    "websocketConfiguration": ("bridgeWebsocketConfig", {"serverPath": "path"}),
-    "tlsConfiguration": (
-        "bridgeTls",
-        {
-            "truststorePath": "caFile",
-            "truststorePassword": "caPassword",
-            "keystorePath": "certFile",
-            "keystorePassword": "keyPassword",
-        },
-    ),
-}
-"""Parts that the original names otherwise: our name, and our names of what is in them."""
-
-_SAYS_NOTHING: Final = (None, "", "PKCS12")
-"""Not given, or a type of store that its name tells."""
 
 _NAMES: Final = ("clientId", "destination")
 """Clients of the original send them empty for the default."""

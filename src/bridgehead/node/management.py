@@ -15,6 +15,7 @@ from bridgehead.errors import ConflictError, NotThereError, RefusedError, Settin
 from bridgehead.node.bridges import Bridges
 from bridgehead.node.difference import Difference, difference, followed
 from bridgehead.node.documents import shown, taken
+from bridgehead.node.theirnames import place_in
 from bridgehead.settings.configuration import Configuration, in_overlay
 from bridgehead.settings.model import Settings
 
@@ -97,7 +98,7 @@ class Management:
             document, bridge = taken(body, None), body.get("id")
             if isinstance(bridge, str) and bridge in self._configuration.bridges:
                 raise ConflictError(f"there is a bridge {bridge} already")
-            candidate = self._checked(str(bridge), document)
+            candidate = self._checked(str(bridge), document, body)
             if purge:
                 await self._node.purge(str(bridge))
             await self._become(candidate)
@@ -109,7 +110,7 @@ class Management:
             document = taken(body, self._configuration.bridges[self._known(bridge)])
             if document.setdefault("id", bridge) != bridge:
                 raise SettingsError([("id", f"must be that of the address: {bridge}")])
-            await self._become(self._checked(bridge, document).told_to_stop(bridge, stop=False))
+            await self._become(self._checked(bridge, document, body).told_to_stop(bridge, stop=False))
         await self._node.bridges.settled([bridge])
         if purge:
             await self._purge(bridge)
@@ -165,13 +166,13 @@ class Management:
             raise NotThereError(f"there is no bridge {bridge}")
         return bridge
 
-    def _checked(self, bridge: str, document: dict[str, Any]) -> Configuration:
-        """With this bridge; the faults of it are told by their places in it."""
+    def _checked(self, bridge: str, document: dict[str, Any], body: dict[str, Any]) -> Configuration:
+        """With this bridge; the faults of it are told by their places in what was sent."""
         try:
             return self._configuration.changed(bridge, document)
         except SettingsError as error:
             own = in_overlay(bridge)
-            faults = [(path.removeprefix(own).removeprefix(": "), text) for path, text in error.faults]
+            faults = [(place_in(body, path.removeprefix(own).removeprefix(": ")), text) for path, text in error.faults]
             raise SettingsError(faults) from None
 
     async def _become(self, candidate: Configuration) -> None:

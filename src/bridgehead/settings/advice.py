@@ -28,6 +28,10 @@ def advice(settings: Settings) -> Iterator[str]:
             )
         if bridge.mqtt_version != 5:
             yield from _overlaps(bridge, ("bridges", index, "remoteSubscriptions"))
+        tls = bridge.bridge_tls
+        if tls is not None and tls.cipher_suites and tls.protocols and "TLSv1.2" not in tls.protocols:
+            place = path_text(("bridges", index, "bridgeTls", "cipherSuites"))
+            yield f"{place}: all of TLS 1.2, which protocols does not allow: they have no effect"
         yield from _archives(bridge, ("bridges", index))
     yield from _shared_names(settings.bridges)
     for path, what in left_out_of(settings):

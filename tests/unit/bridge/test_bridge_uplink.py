@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridgehead.bridge.backoff import Backoff
-from bridgehead.bridge.dialling import WebSocket, Way
+from bridgehead.bridge.dialling import Way, WebSocket
 from bridgehead.link.trust import Contexts, Trust
 from bridgehead.link.tunnel import Proxy
 from bridgehead.wire.packets import (

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bridgehead.errors import SettingsError
-from bridgehead.node.documents import SECRET, shown, taken
+from bridgehead.node.documents import shown, taken
+from bridgehead.node.theirnames import SECRET, place_in
 from bridgehead.settings.load import from_document
 
 PLAIN = {"id": "b", "host": "example.com", "username": "u", "password": "open sesame"}
@@ -32,11 +33,97 @@ def test_everything_that_was_left_out_is_shown_with_its_default() -> None:
     assert (rule["filters"], rule["maxQoS"], rule["maxQueueBytes"]) == (["a/#"], 2, "1MiB")
 
 
-def test_what_is_shown_can_be_sent_back_and_means_the_same() -> None:
-    with_hosts = {"id": "b", "hosts": [{"host": "one"}], "localSubscriptions": [{"filters": ["a/#"]}]}
-    for document in (PLAIN, with_hosts):
-        back = taken({**as_shown(document), "status": {"connection": "CONNECTED"}}, document)
-        assert from_document({"bridges": [back]}).bridges == from_document({"bridges": [document]}).bridges
+PEM = {"caFile": "/ca.pem", "certFile": "/c.pem", "keyFile": "/k.pem", "keyPassword": "hidden", "protocols": ["TLSv1.2"]}
+STORES = {"caFile": "/ca.p12", "caPassword": "trusted", "certFile": "/k.p12", "keyPassword": "hidden"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"host": "one"},
+        {"hosts": [{"host": "one"}], "localSubscriptions": [{"filters": ["a/#"]}]},
+        {"host": "one", "proxy": "http://me:secret@there:3128", "bridgeTls": {}, "bridgeWebsocketConfig": {}},
+        {"host": "one", "bridgeTls": PEM, "bridgeWebsocketConfig": {"path": "/x", "subProtocol": "y"}},
+        {"host": "one", "bridgeTls": STORES},
+    ],
+)
+def test_what_is_shown_can_be_sent_back_with_one_change_and_means_the_same_but_for_that(given: dict[str, Any]) -> None:
+    document = {"id": "b", "username": "u", "password": "open sesame", **given}
+    body = as_shown(document)
+    assert not any(secret in repr(body) for secret in ("sesame", "secret@", "hidden", "trusted"))
+    back = taken({**body, "keepAlive": 17, "status": {"connection": "CONNECTED"}}, document)
+    assert from_document({"bridges": [back]}).bridges == from_document({"bridges": [{**document, "keepAlive": 17}]}).bridges
+
+
+def test_tls_and_websocket_are_shown_by_the_names_of_the_original_with_our_options_beside_them() -> None:
+    found = as_shown({**PLAIN, "bridgeTls": STORES, "bridgeWebsocketConfig": {"path": "/x"}})
+    assert found["websocketConfiguration"] == {"enabled": True, "serverPath": "/x", "subProtocol": "mqtt"}
+    assert found["tlsConfiguration"] == {
+        "enabled": True,
+        "truststorePath": "/ca.p12",
+        "truststorePassword": SECRET,
+        "truststoreType": "PKCS12",
+        "keystorePath": "/k.p12",
+        "keystorePassword": SECRET,
+        "privateKeyPassword": SECRET,
+        "keystoreType": "PKCS12",
+        "keyFile": None,
+        "protocols": [],
+        "cipherSuites": [],
+        "verifyHostname": True,
+        "handshakeTimeout": 10.0,
+    }
+    assert not {"bridgeTls", "bridgeWebsocketConfig"} & found.keys()
+    files = as_shown({**PLAIN, "bridgeTls": PEM})["tlsConfiguration"]
+    assert (files["keystorePath"], files["keystoreType"], files["keyFile"]) == ("/c.pem", None, "/k.pem")
+    without = as_shown(PLAIN)
+    assert (without["tlsConfiguration"], without["websocketConfiguration"]) == (None, None)
+
+
+def test_one_of_two_passwords_that_are_one_here_may_come_back_as_it_was_shown() -> None:
+    document = {**PLAIN, "bridgeTls": STORES}
+    body = as_shown(document)["tlsConfiguration"]
+
+    def told(**change: str) -> Any:
+        return taken({**PLAIN, "tlsConfiguration": {**body, **change}}, document)["bridgeTls"]["keyPassword"]
+
+    assert told() == "hidden"
+    assert told(keystorePassword="new") == "new"
+    assert told(keystorePassword="new", privateKeyPassword="new") == "new"
+    with pytest.raises(SettingsError, match=r"tlsConfiguration\.privateKeyPassword"):
+        told(privateKeyPassword="new")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "place"),
+    [
+        ({"keystorePath": "/k.jks", "keystoreType": "JKS"}, "tlsConfiguration.keystoreType"),
+        ({"truststorePath": "/ca.store", "truststoreType": "PKCS12"}, "tlsConfiguration.truststoreType"),
+        ({"keystorePath": "/k.p12", "keystorePassword": SECRET}, "tlsConfiguration.keystorePassword"),
+    ],
+)
+def test_what_cannot_be_used_of_the_original_is_told_by_its_name(theirs: dict[str, Any], place: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        taken({**PLAIN, "tlsConfiguration": theirs}, PLAIN)
+    assert [each for each, _ in caught.value.faults] == [place]
+
+
+def test_both_names_of_a_part_may_be_given_if_they_say_the_same() -> None:
+    both = {"tlsConfiguration": {"enabled": True, "truststorePath": "/ca.pem"}, "bridgeTls": {"caFile": "/ca.pem"}}
+    assert taken({**PLAIN, **both}, None)["bridgeTls"] == {"caFile": "/ca.pem"}
+    with pytest.raises(SettingsError) as caught:
+        taken({**PLAIN, **both, "bridgeTls": {"caFile": "/other.pem"}}, None)
+    assert [place for place, _ in caught.value.faults] == ["bridgeTls"]
+
+
+def test_faults_are_told_by_the_names_that_were_used() -> None:
+    theirs = {"tlsConfiguration": {"keystorePath": 5}, "websocketConfiguration": {}}
+    assert place_in(theirs, "bridgeTls.certFile") == "tlsConfiguration.keystorePath"
+    assert place_in(theirs, "bridgeTls.protocols[0]") == "tlsConfiguration.protocols[0]"
+    assert place_in(theirs, "bridgeTls") == "tlsConfiguration"
+    assert place_in(theirs, "bridgeWebsocketConfig.path") == "websocketConfiguration.serverPath"
+    assert place_in({"bridgeTls": {}}, "bridgeTls.certFile") == "bridgeTls.certFile"
+    assert place_in(theirs, "keepAlive") == "keepAlive"
 
 
 def test_a_secret_that_comes_back_as_it_was_shown_stays_and_another_one_is_new() -> None:

@@ -53,3 +53,14 @@ def test_two_bridges_with_one_client_id_at_one_remote_are_told() -> None:
     assert line.startswith("bridges[1].clientId: bridge b0 has the same at the same remote")
     assert told(one, one | {"port": 1884}) == []
     assert told(PUSH, PUSH) == []
+
+
+def test_cipher_suites_that_no_allowed_protocol_could_use_are_told() -> None:
+    suites = {"cipherSuites": ["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]}
+    [line] = told(
+        PUSH | {"bridgeTls": suites | {"protocols": ["TLSv1.3"]}},
+        PUSH | {"bridgeTls": suites | {"protocols": ["TLSv1.2", "TLSv1.3"]}},
+        PUSH | {"bridgeTls": suites},
+        PUSH | {"bridgeTls": {"protocols": ["TLSv1.3"]}},
+    )
+    assert line.startswith("bridges[0].bridgeTls.cipherSuites: all of TLS 1.2, which protocols does not allow")
