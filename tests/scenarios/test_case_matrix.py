@@ -1,7 +1,7 @@
 """Mosquitto's own bridge matrix: direction x QoS x MQTT version x (late, disconnect, clean session, remap, retained).
 
-One node has a bridge for each case and version. Everything is published once, in three acts (before the first connection, with
-one, during an outage); then each row of the matrix says what must have come of it.
+One node has a bridge for each case and version. Everything is published in three acts (before the first connection, with
+one, during an outage); then each row of the matrix says what must have come of it, and what is stored where it came.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ CASES: dict[str, dict[str, Any]] = {
     "retained": {"preserveRetain": True},
 }
 LEVELS = (0, 1, 2)
+STAY = tuple(case for case in CASES if case != "late")  # those that lose their connection in the last act
+
+Came = tuple[bytes, int, bool]
 
 
 class Row(NamedTuple):
@@ -45,16 +48,19 @@ class Row(NamedTuple):
     def arrives_at(self) -> str:
         return f"remapped/{self.version}/{self.qos}/{self.direction}" if self.case == "remap" else self.topic
 
-    def expected(self) -> list[tuple[bytes, int, bool]]:
+    @property
+    def keeps_flag(self) -> bool:
+        return self.case == "retained" and (self.direction == "push" or self.version == "5")
+
+    def expected(self) -> list[Came]:
         """What comes out: payload, QoS, retain flag."""
-        keeps_flag = self.case == "retained" and (self.direction == "push" or self.version == "5")
         acts = [b"connected"]
         if self.case == "late" and self.direction == "push":
             acts.insert(0, b"before")  # what is published before the bridge is there waits; a remote knows of no such bridge
-        waits_at_the_remote = self.qos > 0 and self.case == "disconnect"
-        if self.case in ("disconnect", "clean") and (self.direction == "push" or waits_at_the_remote):
+        waits_at_the_remote = self.qos > 0 and self.case != "clean"
+        if self.case in STAY and (self.direction == "push" or waits_at_the_remote):
             acts.append(b"outage")
-        return [(act, self.qos, keeps_flag) for act in acts]
+        return [(act, self.qos, self.keeps_flag) for act in acts]
 
 
 ROWS = [Row(case, version, way, qos) for case in CASES for version in VERSIONS for way in DIRECTIONS for qos in LEVELS]
@@ -99,22 +105,26 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
     broker.stop()
 
 
+class Outcome(NamedTuple):
+    came: dict[str, list[Came]]  # on each topic
+    stored: dict[str, dict[str, bytes]]  # by direction: what a subscriber of later finds retained
+
+
 @pytest.fixture(scope="module")
-def came(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[tuple[bytes, int, bool]]]]:
-    """What came out on each topic."""
+def outcome(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     with ExitStack() as stack:
-        wires = {(case, version): Proxy(remote.port) for case in ("late", "disconnect", "clean") for version in VERSIONS}
+        wires = {(case, version): Proxy(remote.port) for case in CASES for version in VERSIONS}
         for (case, _), wire in wires.items():
             stack.callback(wire.close)
             if case != "late":
                 wire.open()
-        ports = {key: wire.port for key, wire in wires.items()}
-        bridges = [_bridge(case, version, ports.get((case, version), remote.port)) for case in CASES for version in VERSIONS]
+        bridges = [_bridge(case, version, wire.port) for (case, version), wire in wires.items()]
         node = NodeProcess(tmp_path_factory.mktemp("matrix"), {"pipeline": {"engine": "inline"}, "bridges": bridges})
         node.launch().wait_ready()
         stack.callback(node.close)
         stage = Stage(stack, remote, node, wires)
-        targets = {"push": stack.enter_context(Client(remote.port)), "pull": stack.enter_context(Client(node.port))}
+        ports = {"push": remote.port, "pull": node.port}
+        targets = {direction: stack.enter_context(Client(port)) for direction, port in ports.items()}
         for direction, target in targets.items():
             for topic_filter in (f"+/+/{direction}/#", f"remapped/+/+/{direction}"):
                 target.subscribe(topic_filter, retainAsPublished=True)
@@ -122,16 +132,23 @@ def came(remote: Mosquitto, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         stage.open("late")
         stage.act(b"connected", *CASES)
         node.wait_drained()
-        stage.shut("disconnect", "clean")
-        stage.act(b"outage", "disconnect", "clean")
-        stage.open("disconnect", "clean")
-        found: dict[str, list[tuple[bytes, int, bool]]] = {}
+        stage.shut(*STAY)
+        stage.act(b"outage", *STAY)
+        stage.open(*STAY)
+        found: dict[str, list[Came]] = {}
         for direction, target in targets.items():
             target.wait_for(sum(len(row.expected()) for row in ROWS if row.direction == direction))
             node.wait_drained()
             for message in target.barrier():
                 found.setdefault(message.topic, []).append((message.payload, message.qos, message.retain))
-        yield found
+        yield Outcome(found, {direction: _stored(port, direction) for direction, port in ports.items()})
+
+
+def _stored(port: int, direction: str) -> dict[str, bytes]:
+    with Client(port) as late:
+        for topic_filter in (f"+/+/{direction}/#", f"remapped/+/+/{direction}"):
+            late.subscribe(topic_filter)
+        return {message.topic: message.payload for message in late.barrier()}
 
 
 def _name(case: str, version: str) -> str:
@@ -152,7 +169,7 @@ def _bridge(case: str, version: str, port: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.topic.replace("/", "-"))
-def test_each_row_of_the_matrix_gets_what_it_is_promised(
-    came: dict[str, list[tuple[bytes, int, bool]]], row: Row
-) -> None:
-    assert came.get(row.arrives_at, []) == row.expected()
+def test_each_row_of_the_matrix_gets_what_it_is_promised(outcome: Outcome, row: Row) -> None:
+    expected = row.expected()
+    assert outcome.came.get(row.arrives_at, []) == expected
+    assert outcome.stored[row.direction].get(row.arrives_at) == (expected[-1][0] if row.keeps_flag else None)

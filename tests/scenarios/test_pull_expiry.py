@@ -47,11 +47,12 @@ def as_promised(came: dict[bytes, Any]) -> bool:
 
 def test_a_pulled_message_comes_with_the_time_that_is_left_and_not_when_that_is_over(remote: Mosquitto, tmp_path: Path) -> None:
     out = {"filters": ["que/#"], "destination": "out/{#}", "queueLimit": 1, "strategy": "refuse"}
+    address = {"host": "127.0.0.1", "port": remote.port}
     bridges = [
-        {"id": "in", "remoteSubscriptions": [{"filters": ["sub/#"]}, {"filters": ["que/#"]}]},
-        {"id": "out", "localSubscriptions": [out], "loopPreventionEnabled": False},
+        {"id": "in", **address, "remoteSubscriptions": [{"filters": ["sub/#"]}, {"filters": ["que/#"]}]},
+        {"id": "out", **address, "localSubscriptions": [out], "loopPreventionEnabled": False},
     ]
-    document = {"pipeline": {"engine": "inline"}, "bridges": [{"host": "127.0.0.1", "port": remote.port, **each} for each in bridges]}
+    document = {"pipeline": {"engine": "inline"}, "bridges": bridges}
     with ExitStack() as stack:
         node = NodeProcess(tmp_path / "node", document)
         stack.callback(node.close)
