@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from support import children
 from support.waiting import accepts, free_port, free_ports, until
 
 HOW_TO_GET_IT = "needs mosquitto: apt-get install mosquitto"
@@ -61,7 +62,7 @@ class Mosquitto:
     def start(self) -> Mosquitto:
         program = executable()
         assert program is not None, HOW_TO_GET_IT
-        process = self._process = subprocess.Popen(
+        process = self._process = children.start(
             [program, "-c", str(self._file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         until(lambda: accepts(self.port) or process.poll() is not None, "mosquitto accepts connections")

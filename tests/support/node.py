@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import yaml
 
+from support import children
 from support.proxy import Proxy
 from support.waiting import PATIENCE, free_ports, until
 
@@ -52,7 +53,7 @@ class NodeProcess:
         """Start the process and wait until it answers; it need not be ready."""
         with self._log.open("ab") as log:
             environment = None if self._environment is None else {**os.environ, **self._environment}
-            self._process = subprocess.Popen(
+            self._process = children.start(
                 [COMMAND, "run", "-c", str(self.file)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
             )
         self.pid = self._process.pid

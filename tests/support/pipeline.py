@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import yaml
 
+from support import children
 from support.node import COMMAND, STOPS_WITHIN, wait_gone
 from support.waiting import until
 
@@ -26,7 +27,7 @@ class PipelineProcess:
         file = directory / "pipeline.yaml"
         file.write_text(yaml.safe_dump({"dataDir": str(self._data), **document}))
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = children.start(
                 [COMMAND, "pipeline", "-c", str(file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

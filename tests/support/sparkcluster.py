@@ -14,6 +14,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from bridgehead.java import java_home
 from bridgehead.pipeline.jvm import module_options
+from support import children
 from support.waiting import free_port, until
 
 EXECUTOR_CONF = {
@@ -61,7 +62,7 @@ class SparkCluster:
         command = [str(self._home / "bin" / "java"), *module_options(), *small]
         command += ["-cp", f"{spark_home}/jars/*", f"org.apache.spark.deploy.{what}", *listening, *arguments]
         with (self._directory / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            return children.start(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def log(self, name: str) -> str:
         return (self._directory / f"{name}.log").read_text(errors="replace")
