@@ -3,7 +3,7 @@
 A broker may send one copy for each subscription that matches [MQTT-3.3.4-2]. So a filter that another one covers is not
 subscribed at all. Filters that overlap only in part get a subscription identifier each (MQTT 5): of several copies the one
 counts that came by the first matching subscription. MQTT 3.1.1 cannot tell copies apart: there such filters are joined into
-one that covers them, and what it brings beyond them no route takes.
+one that covers them, and what it brings beyond them no route takes. Only if that would be everything they stay as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Changes, Engine, Shelf
-from bridgehead.wire.filtersets import alone, any_meet, apart, meet, without_covered
+from bridgehead.wire.filtersets import alone, any_meet, apart, meet, too_wide, without_covered
 from bridgehead.wire.packets import Subscription
 from bridgehead.wire.topicnames import intersect, share_of
 from bridgehead.wire.topictemplate import read_template
@@ -86,11 +86,12 @@ def _reach(route: Route) -> list[str]:
 def needed(filters: Iterable[str], *, version5: bool, join: bool = True) -> tuple[list[str], bool]:
     """What to subscribe to for these filters so that each message can be taken once, and whether that takes identifiers.
 
-    Without ``join`` it is up to a remote of 3.1.1 to send one copy only.
+    Without ``join``, and for filters that only everything covers, it is up to a remote of 3.1.1 to send one copy only.
     """
-    if join and not version5:
-        return apart(filters), False
-    kept = without_covered(filters)
+    given = list(filters)
+    if join and not version5 and too_wide(given) is None:
+        return apart(given), False
+    kept = without_covered(given)
     return kept, version5 and any_meet(kept)
 
 

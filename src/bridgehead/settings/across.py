@@ -13,7 +13,6 @@ from bridgehead.settings.bridge import USUAL_PORT
 from bridgehead.settings.fault import Fault, Path, path_text
 from bridgehead.settings.listener import CONSOLE_PORT, USUAL_PORTS, is_loopback
 from bridgehead.settings.route import Direction, route_id
-from bridgehead.wire.filtersets import too_wide, too_wide_text
 from bridgehead.wire.topicnames import intersect, share_of, valid_filter
 
 _Mapping = dict[str, Any]
@@ -41,7 +40,6 @@ def faults_across(document: object) -> Iterator[Fault]:
         yield from _certificates(bridge, ("bridges", index))
         yield from _routes_twice(bridge, ("bridges", index))
         yield from _retained(bridge, ("bridges", index))
-        yield from _only_everything_covers(bridge, ("bridges", index))
         yield from _spark_only(bridge, ("bridges", index), _mapping(root.get("pipeline")).get("engine"))
 
 
@@ -207,13 +205,6 @@ def _retained(bridge: _Mapping, path: Path) -> Iterator[Fault]:
         if others:
             yield Fault(here, f"must be that of remoteSubscriptions[{others[0]}], whose filters overlap")
         before += [(index, each, wanted) for each in filters]
-
-
-def _only_everything_covers(bridge: _Mapping, path: Path) -> Iterator[Fault]:
-    if bridge.get("mqttVersion") == "3.1.1" and bridge.get("joinFilters", True) in (True, "true"):
-        found = too_wide(each for _, rule in _items(bridge.get("remoteSubscriptions")) for each in _filters(rule))
-        if found is not None:
-            yield Fault((*path, "remoteSubscriptions"), f"{too_wide_text(*found)}, or joinFilters: false")
 
 
 def _spark_only(bridge: _Mapping, path: Path, usual: object) -> Iterator[Fault]:

@@ -9,7 +9,7 @@ from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.fault import Path, path_text
 from bridgehead.settings.model import Settings
 from bridgehead.settings.templates import left_out_of
-from bridgehead.wire.filtersets import joins
+from bridgehead.wire.filtersets import joins, too_wide
 
 
 def advice(settings: Settings) -> Iterator[str]:
@@ -50,9 +50,11 @@ def _shared_names(bridges: Sequence[Bridge]) -> Iterator[str]:
 
 
 def _overlaps(bridge: Bridge, path: Path) -> Iterator[str]:
-    for wide, parts in joins(each for rule in bridge.remote_subscriptions for each in rule.filters):
+    filters = [each for rule in bridge.remote_subscriptions for each in rule.filters]
+    joined = bridge.join_filters and too_wide(filters) is None
+    for wide, parts in joins(filters):
         line = f"{path_text(path)}: {' and '.join(parts)} overlap"
-        if bridge.join_filters:
+        if joined:
             line += f" and are subscribed to as {wide} over MQTT 3.1.1: what else matches that crosses the link and is not kept"
         else:
             line += ": a remote of MQTT 3.1.1 that sends a copy for each brings a message twice"

@@ -32,7 +32,6 @@ from bridgehead.settings.part import (
     Whole,
 )
 from bridgehead.settings.topics import Filter
-from bridgehead.wire.filtersets import too_wide, too_wide_text
 from bridgehead.wire.topicnames import valid_topic
 
 T = TypeVar("T")
@@ -154,12 +153,6 @@ class Source(Broker):
     partitions: Annotated[Whole, Field(ge=1, le=10_000)] | None = None  # None = as many as are worth it
     catch_up_within: Seconds = 30.0  # for what the broker has kept, before an AvailableNow or batch read looks
     fail_on_data_loss: bool = True
-
-    @model_validator(mode="after")
-    def _topics_that_one_session_can_bring(self) -> Source:
-        if self.version < 5 and (found := too_wide(self.topics)) is not None:
-            raise ValueError(f"{too_wide_text(*found)}, or a reader of its own for each")
-        return self
 
 
 class Messages(Part):

@@ -79,13 +79,5 @@ def too_wide(filters: Iterable[str]) -> tuple[str, list[str]] | None:
     return None
 
 
-def too_wide_text(wide: str, parts: list[str]) -> str:
-    """What is wrong with them over MQTT 3.1.1, and the way out."""
-    return (
-        f"{' and '.join(parts)} overlap: over MQTT 3.1.1, where copies cannot be told apart, one subscription must cover "
-        f"them, and that would be {wide}, everything there is; use mqttVersion 5"
-    )
-
-
 def _makes_needless(wide: str, narrow: str) -> bool:
     return wide != narrow and alone(wide) and alone(narrow) and covers(wide, narrow)

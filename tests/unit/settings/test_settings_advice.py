@@ -47,6 +47,12 @@ def test_filters_that_3_1_1_joins_are_told_with_what_is_subscribed_instead() -> 
     assert told(PULL | {"mqttVersion": "3.1.1"}) == []
 
 
+def test_filters_that_only_everything_covers_stay_as_they_are_over_3_1_1_and_that_is_told() -> None:
+    rules = [{"filters": ["sensors/#"]}, {"filters": ["+/status", "c"]}]
+    [line] = told({"mqttVersion": "3.1.1", "remoteSubscriptions": rules}, {"remoteSubscriptions": rules})
+    assert line.startswith("bridges[0].remoteSubscriptions: sensors/# and +/status overlap: a remote of MQTT 3.1.1 that sends")
+
+
 def test_two_bridges_with_one_client_id_at_one_remote_are_told() -> None:
     one = {"clientId": "plant", **PUSH}
     [line] = told(one, one)

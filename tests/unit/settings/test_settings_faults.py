@@ -245,18 +245,6 @@ def test_routes_whose_filters_overlap_want_the_same_of_what_is_stored() -> None:
     accepts(remoteSubscriptions=[*rules[:2], {**rules[2], "filters": ["c/x"]}])
 
 
-def test_filters_that_only_everything_covers_are_refused_over_3_1_1_and_each_is_named() -> None:
-    rules = [{"filters": ["sensors/#"]}, {"filters": ["+/status", "c"]}]
-    found = bridge_faults(mqttVersion="3.1.1", remoteSubscriptions=rules)
-    assert list(found) == ["bridges[0].remoteSubscriptions"]
-    for part in ("sensors/# and +/status overlap", "that would be +/#", "mqttVersion 5", "joinFilters: false"):
-        assert part in found["bridges[0].remoteSubscriptions"]
-    accepts(remoteSubscriptions=rules)
-    accepts(mqttVersion="3.1.1", remoteSubscriptions=[*rules, {"filters": ["#"]}])
-    accepts(mqttVersion="3.1.1", localSubscriptions=rules)
-    accepts(mqttVersion="3.1.1", joinFilters=False, remoteSubscriptions=rules)
-
-
 @pytest.mark.parametrize("filters", [5, "a/#", {"a": 1}, [5, None], None])
 def test_filters_of_no_shape_are_told_where_they_are(filters: object) -> None:
     found = bridge_faults(mqttVersion="3.1.1", remoteSubscriptions=[{"filters": filters, "retained": "first"}])

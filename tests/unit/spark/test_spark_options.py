@@ -58,7 +58,6 @@ def test_a_url_says_where_and_whether_with_tls(url: str, address: tuple[str, int
         ({"maxbytespertrigger": "1MB"}, "maxBytesPerTrigger", "KiB, MiB"),
         ({"partitions": "none"}, "partitions", "integer"),
         ({"mqttversion": "4"}, "mqttVersion", "3.1.1"),
-        ({"topics": "a/#,+/b", "mqttversion": "3.1.1"}, "", "a/# and +/b overlap"),
         ({"cafile": "ca.pem"}, "", "mqtts://"),
         ({"topic": "a"}, "topic", "unknown option; did you mean topics?"),
     ],
