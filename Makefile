@@ -43,6 +43,7 @@ check: $(VENV)/.ready-to-develop
 
 bench: $(VENV)/.ready-to-develop
 	$(VENV)/bin/python -m benchmarks $(ARGS)
+	$(VENV)/bin/python -m benchmarks.synced
 	$(VENV)/bin/python -m benchmarks.scale
 
 outage: $(VENV)/.ready-to-develop

@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks import disk, fillings
 from benchmarks.board import Board, Slot
 from benchmarks.systems import await_none, free_port, running, unready
 from benchmarks.tools import Tool
@@ -59,9 +60,10 @@ class Resident:
 
 
 class Backlog:
-    def __init__(self, folder: Path, messages: int, remote: int) -> None:
+    def __init__(self, folder: Path, messages: int, filling: str, remote: int) -> None:
         self._folder = folder
         self._messages = messages
+        self._filling = filling
         self.port, self.console = free_port(), free_port()
         self.file = folder / "node.yaml"
         self.log = folder / "node.log"
@@ -107,7 +109,7 @@ class Backlog:
             with Resident(child.pid) as resident:
                 self.say("ready, nothing waits", resident)
                 generator.ask({"do": "connect", "port": self.port, "connections": 1, "level": 5, "topics": 12,
-                               "window": 400, "payload": 100})
+                               "window": 400, "payload": 100, "filling": self._filling})
                 with ThreadPoolExecutor(1) as aside:
                     run = aside.submit(generator.ask, {
                         "do": "run", "run": RUN, "qos": 1, "seconds": FILL_SECONDS, "messages": self._messages, "rate": 0,
@@ -145,15 +147,17 @@ class Backlog:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000_000)
+    parser.add_argument("--filling", choices=fillings.FILLINGS, default=fillings.DEFAULT, help="of payloads (%(default)s)")
     parser.add_argument("--keep", action="store_true", help="keep the folder with the store and the log")
     options = parser.parse_args()
+    disk.on_disk(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix="bridgehead-backlog-"))
     board_file = folder / "board"
     board = Board(board_file, create=True)
     try:
         with Tool("benchmarks.counter", board_file) as counter:
             away = free_port()
-            backlog = Backlog(folder, options.messages, away)
+            backlog = Backlog(folder, options.messages, options.filling, away)
             backlog.fill(board, board_file)
             backlog.file.write_text(backlog.file.read_text().replace(f"port: {away}", f"port: {counter.hello['port']}"))
             backlog.restart_and_drain(counter)

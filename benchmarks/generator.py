@@ -1,7 +1,8 @@
 """The load: a process that publishes on a few connections, as fast as it may or at an even pace.
 
 Requests and replies are lines of JSON on stdin and stdout:
-    {"do": "connect", "port": 1883, "connections": 4, "level": 5, "topics": 12, "window": 1000, "payload": 100}
+    {"do": "connect", "port": 1883, "connections": 4, "level": 5, "topics": 12, "window": 1000, "payload": 100,
+     "filling": "telemetry"}
     {"do": "run", "run": 3, "qos": 1, "seconds": 10, "messages": 30000000, "rate": 0, "backlog": 200000, "gather": 0.0005}
 End of file ends the process.  A run is over when all was sent and, at QoS 1 and 2, acknowledged.
 """
@@ -19,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import fillings, packets
 from benchmarks import generator_kernels as kernels
-from benchmarks import packets
 from benchmarks.board import Board, Slot
 from benchmarks.stream import Closed, Stream
 
@@ -30,10 +31,11 @@ ACKNOWLEDGE_SECONDS = 20.0    # how long a run waits for its last acknowledgemen
 
 
 class Connection(Stream):
-    def __init__(self, index: int, port: int, level: int, window: int) -> None:
+    def __init__(self, index: int, port: int, level: int, window: int, filling: NDArray[np.uint8]) -> None:
         super().__init__(socket.create_connection(("127.0.0.1", port), timeout=10))
         self.index = index
         self.level = level
+        self.filling = filling                          # of its payloads: nobody else's
         self.published = 0                              # messages of this run
         self.owed: deque[list[int]] = deque()           # paced: [messages, the ns they were due], oldest first
         self.put(packets.connect(f"load-{index}", level))
@@ -80,15 +82,20 @@ class Generator:
         self._board = board
         self._connections: list[Connection] = []
 
-    def connect(self, port: int, connections: int, level: int, topics: int, window: int, payload: int) -> dict[str, Any]:
+    def connect(
+        self, port: int, connections: int, level: int, topics: int, window: int, payload: int, filling: str
+    ) -> dict[str, Any]:
         if topics % connections or topics > 100:
             raise ValueError("topics must be a multiple of connections (a topic belongs to one of them), 100 at most")
+        if payload < kernels.STAMP_BYTES:
+            raise ValueError(f"a payload has {kernels.STAMP_BYTES} bytes at least: its time and its sequence")
+        parts = fillings.shares(fillings.pool(filling), connections, payload - kernels.STAMP_BYTES)
         for old in self._connections:
             old.close()
         self._topics = topics
         self._payload = payload
         self._level = level
-        self._connections = [Connection(index, port, level, window) for index in range(connections)]
+        self._connections = [Connection(index, port, level, window, part) for index, part in enumerate(parts)]
         return {"window": int(self._connections[0].ring.size)}
 
     def run(
@@ -172,7 +179,7 @@ class Generator:
             return 0
         step = len(self._connections)
         size = kernels.write_publishes(
-            room, self._template, self._places, count, self._qos, self._run,
+            room, self._template, self._places, connection.filling, count, self._qos, self._run,
             connection.index + connection.published * step, step, self._topics, stamp,
             connection.ring, connection.flow, connection.waits)
         connection.wrote(size)
@@ -212,7 +219,7 @@ def main() -> None:
         do = request.pop("do")
         try:
             reply = generator.connect(**request) if do == "connect" else generator.run(**request)
-        except (Closed, packets.Refused, OSError) as reason:
+        except (Closed, packets.Refused, OSError, ValueError) as reason:
             reply = {"error": f"{type(reason).__name__}: {reason}"}
         print(json.dumps(reply), flush=True)
 

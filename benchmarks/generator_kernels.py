@@ -1,7 +1,8 @@
 """The generator's two loops at machine speed: write many PUBLISH packets, read many acknowledgements.
 
-A message carries its send time and its sequence in the first 16 bytes of the payload.  Sequences are dealt out so that
-each topic belongs to one connection (sequence % topics is the topic): order per topic can be checked at the far end.
+A message carries its send time and its sequence in the first 16 bytes of the payload, and behind them the next bytes of the
+filling.  Sequences are dealt out so that each topic belongs to one connection (sequence % topics is the topic): order per
+topic can be checked at the far end.
 
 Packet ids of a connection lie in a ring: taken at its head, returned at its tail.
 """
@@ -20,6 +21,7 @@ HEAD, FREE, RELEASED, REFUSED, STRANGE, WROTE = range(6)
 IDLE, ACKNOWLEDGEMENT, COMPLETION = range(3)
 
 RUN_SHIFT = 48   # the run's number above, the sequence below
+STAMP_BYTES = 16
 
 
 @compiled("void(uint8[::1], int64, int64)")
@@ -28,19 +30,24 @@ def put_number(out: Bytes, at: int, value: int) -> None:
         out[at + byte] = (value >> (8 * byte)) & 0xFF
 
 
-@compiled("int64(uint8[::1], uint8[::1], int64[::1], int64, int64, int64, int64, int64, int64, int64,"
+@compiled("int64(uint8[::1], uint8[::1], int64[::1], uint8[::1], int64, int64, int64, int64, int64, int64, int64,"
           " uint16[::1], int64[::1], uint8[::1])")
 def write_publishes(
-    out: Bytes, template: Bytes, places: Numbers, count: int, qos: int, run: int, first: int, step: int, topics: int,
-    now: int, ring: NDArray[np.uint16], window: Numbers, waits: Bytes,
+    out: Bytes, template: Bytes, places: Numbers, filling: Bytes, count: int, qos: int, run: int, first: int, step: int,
+    topics: int, now: int, ring: NDArray[np.uint16], window: Numbers, waits: Bytes,
 ) -> int:
     """Write `count` messages with sequences first, first + step, ...; the bytes written."""
     size = template.size
     topic_at, id_at, payload_at = places[0], places[1], places[2]
+    body_at = payload_at + STAMP_BYTES
+    body = size - body_at
+    lap = filling.size - body
+    taken = first // step * body % lap   # where in the filling this connection is
     at = 0
     sequence = first
     for _ in range(count):
-        out[at:at + size] = template
+        for place in range(payload_at):   # a copy of so few bytes is slower than this
+            out[at + place] = template[place]
         topic = sequence % topics
         out[at + topic_at] = 48 + topic // 10
         out[at + topic_at + 1] = 48 + topic % 10
@@ -53,6 +60,10 @@ def write_publishes(
             out[at + id_at + 1] = packet_id & 0xFF
         put_number(out, at + payload_at, now)
         put_number(out, at + payload_at + 8, (run << RUN_SHIFT) | sequence)
+        out[at + body_at:at + size] = filling[taken:taken + body]
+        taken += body
+        if taken >= lap:
+            taken -= lap
         sequence += step
         at += size
     return at

@@ -6,10 +6,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks import fillings
 from benchmarks.board import Board, Slot
 from benchmarks.systems import STARTERS, NotStarted, System
 from benchmarks.tools import Tool, ToolFailed
@@ -17,6 +18,18 @@ from benchmarks.usage import Usage
 from benchmarks.waiting import Waiting
 
 QUIET_SECONDS = 10.0   # nothing arrives for this long: what is missing is lost
+AFTER_SECONDS = 0.3    # what comes twice comes behind
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing to measure."""
+
+    qos: int
+    rate: int            # demanded messages/s; 0: as many as possible
+    connections: int     # that publish
+    window: int = 400    # unacknowledged messages a connection, or the broker's Receive Maximum if that is lower
+    filling: str = fillings.DEFAULT
 
 
 @dataclass(frozen=True)
@@ -25,23 +38,13 @@ class Load:
 
     seconds: float = 10.0
     warmup: float = 3.0
-    connections: int = 1           # why one: docs/benchmarks.md
+    started: float = 0.0           # more warm-up for a system that has just started
     topics: int = 12
     level: int = 5                 # MQTT protocol level: 4 is 3.1.1
-    window: int = 400              # unacknowledged messages a connection, or the broker's Receive Maximum if that is lower
     payload: int = 100
     backlog: int = 200_000         # messages between generator and counter at most, unpaced
     messages: int = 40_000_000     # a run's bound in count
     gather: float = 0.0003         # unpaced: both tools pause this long between reads
-
-
-@dataclass(frozen=True)
-class Job:
-    """One thing to measure."""
-
-    qos: int
-    rate: int          # demanded messages/s; 0: as many as possible
-    connections: int   # that publish
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Result:
     qos: int
     rate: int
     connections: int
+    window: int
+    filling: str
     error: str | None = None
     sent: int = 0
     arrived: int = 0
@@ -68,6 +73,10 @@ class Result:
     latest_slice_ms: float = 0.0   # paced: how late the generator was at worst
     waiting_early: float = 0.0     # messages on their way in the first third of the run: the median of many looks
     waiting_late: float = 0.0      # the same in the last third: much more means that the lag grows
+
+    @property
+    def job(self) -> Job:
+        return Job(self.qos, self.rate, self.connections, self.window, self.filling)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -105,18 +114,20 @@ class Bench:
                 system = stack.enter_context(STARTERS[name](counter.hello["port"], board, folder))
                 rig = Rig(generator, counter, board)
                 for job in jobs:
-                    self._connect(generator, system.port, job.connections)
-                    self._one(rig, job, self._load.warmup)
-                    yield self._measured(system, rig, job)
+                    allowed = self._connect(generator, system.port, job)
+                    self._one(rig, job, self._load.warmup + (0.0 if done else self._load.started))
+                    yield self._measured(system, rig, replace(job, window=allowed))
                     done += 1
         except (NotStarted, ToolFailed) as reason:
             for job in jobs[done:]:
-                yield Result(name, job.qos, job.rate, job.connections, error=str(reason))
+                yield Result(name, **asdict(job), error=str(reason))
 
-    def _connect(self, generator: Tool, port: int, connections: int) -> None:
-        generator.ask({
-            "do": "connect", "port": port, "connections": connections, "level": self._load.level,
-            "topics": self._load.topics, "window": self._load.window, "payload": self._load.payload})
+    def _connect(self, generator: Tool, port: int, job: Job) -> int:
+        """The window that the broker allows."""
+        answer = generator.ask({
+            "do": "connect", "port": port, "connections": job.connections, "level": self._load.level,
+            "topics": self._load.topics, "window": job.window, "payload": self._load.payload, "filling": job.filling})
+        return int(answer["window"])
 
     def _measured(self, system: System, rig: Rig, job: Job) -> Result:
         with (
@@ -125,16 +136,20 @@ class Bench:
             Waiting(rig.board, self._load.seconds) as waiting,
         ):
             sent, report = self._one(rig, job, self._load.seconds)
+        time.sleep(AFTER_SECONDS)
+        behind = rig.counter.ask({"do": "report"})
         arrived = report["arrived"]
         seconds = max(1, report["last_arrival"] - sent["first_ns"]) / 1e9
         wrong = {f"{key} acknowledgements": sent[key] for key in ("refused", "strange", "missing") if sent[key]}
         if report["by_qos"][job.qos] != arrived:
             wrong["arrived at another QoS"] = arrived - report["by_qos"][job.qos]
+        if behind["stale"]:
+            wrong["left over from the warm-up"] = behind["stale"]
         under_test = system.root is not None
         return Result(
-            system=system.name, qos=job.qos, rate=job.rate, connections=job.connections,
+            system=system.name, **asdict(job),
             error=", ".join(f"{count:,} {what}" for what, count in wrong.items()) or None,
-            sent=sent["sent"], arrived=arrived, lost=sent["sent"] - arrived, doubled=report["doubled"],
+            sent=sent["sent"], arrived=arrived, lost=sent["sent"] - arrived, doubled=behind["doubled"],
             reordered=report["reordered"], seconds=seconds, per_second=arrived / seconds,
             p50_ms=report["p50_ms"], p99_ms=report["p99_ms"], max_ms=report["max_ms"],
             cpu_per_million=usage.cpu / arrived * 1e6 if under_test and arrived else None,

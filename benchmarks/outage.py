@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import machine, outage_page, powercut
+from benchmarks import disk, fillings, machine, outage_page, powercut
 from benchmarks.board import Board, Slot
-from benchmarks.outage_cases import CASES, Case, Outcome
+from benchmarks.outage_cases import CASES, NOT_MEASURED, Case, Outcome
 from benchmarks.plants import PLANTS, Ground, Plant
 from benchmarks.systems import NotStarted
 from benchmarks.tools import Tool, ToolFailed
@@ -123,7 +123,7 @@ class Outage:
         self._run += 1
         rig.generator.ask({
             "do": "connect", "port": port, "connections": 1, "level": 5, "topics": TOPICS, "window": WINDOW,
-            "payload": case.payload})
+            "payload": case.payload, "filling": fillings.DEFAULT})
         rig.counter.ask({
             "do": "begin", "run": self._run, "capacity": messages, "topics": TOPICS, "gather": case.gather})
         sent = rig.generator.ask({
@@ -156,7 +156,7 @@ def outcomes(outage: Outage, cases: list[Case], systems: list[str]) -> Iterator[
     for case in cases:
         for name in (name for name in case.systems if name in systems):
             if case.catastrophe == "power" and (reason := powercut.reason_against()):
-                yield Outcome(case.key, name, error=f"not measured here: {reason}")
+                yield Outcome(case.key, name, error=f"{NOT_MEASURED}: {reason}")
             else:
                 yield outage.outcome(case, name)
 
@@ -168,6 +168,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="of the messages of each scenario (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path("docs"), help="where benchmarks.md and benchmarks/ go (%(default)s)")
     options = parser.parse_args()
+    disk.on_disk(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix="bridgehead-outage-"))
     cases = [case for case in CASES if case.key in options.cases.split(",")]
     found = []

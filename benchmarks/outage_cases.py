@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from benchmarks.plants import UNBOUNDED
 
 OURS = ("inline", "spark")
+NOT_MEASURED = "not measured here"   # how an error begins that is not the system's
 GATHER = 0.0003   # seconds between reads of both tools, see docs/benchmarks.md
 
 
@@ -37,6 +38,10 @@ class Outcome:
     rss_half: int = 0             # the peak in the first half of the outage
     rss_end: int = 0              # the peak in the second half
     rss_peak: int = 0
+
+    @property
+    def measured(self) -> bool:
+        return not (self.error or "").startswith(NOT_MEASURED)
 
     @property
     def drained_per_second(self) -> float:

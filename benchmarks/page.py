@@ -1,18 +1,20 @@
 """The results as Markdown, written between two markers of a page so that no figure is ever typed by hand."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from benchmarks.figures import LATENCY_RATES, MANY, NAMES, PEER, SYNCED, Bound, Figures, bounds
-from benchmarks.measure import QUIET_SECONDS, Load, Result
+from benchmarks.figures import LATENCY_RATES, MANY, NAMES, PEER, Bound, Figures, bounds, strangers
+from benchmarks.measure import QUIET_SECONDS, Job, Load, Result
 
 BEGIN = "<!-- results: written by `make bench`, do not edit between the markers -->"
 END = "<!-- end of results -->"
+SYSTEMS = ("spark", "messages", "inline", PEER)   # in this order
 STRANGERS_DOUBTFUL = 0.1   # of one core
 
 
-def write(page: Path, figures: Figures, load: Load, machine: dict[str, str], when: str, plot: str) -> None:
+def write(page: Path, figures: Figures, load: Load, job: Job, machine: dict[str, str], when: str, plot: str) -> None:
     """The whole of what a run found."""
-    put_between(page, BEGIN, END, results(figures, load, machine, when, plot))
+    put_between(page, BEGIN, END, results(figures, load, job, machine, when, plot))
 
 
 def put_between(page: Path, begin: str, end: str, found: str) -> None:
@@ -26,33 +28,54 @@ def put_between(page: Path, begin: str, end: str, found: str) -> None:
     page.write_text(f"{head}{begin}\n\n{found}\n{end}{tail}")
 
 
-def results(figures: Figures, load: Load, machine: dict[str, str], when: str, plot: str) -> str:
+def results(figures: Figures, load: Load, job: Job, machine: dict[str, str], when: str, plot: str) -> str:
     parts = [
-        f"Measured {when} on {machine['cores']} cores ({machine['processor']}), {machine['memory']}, Linux "
-        f"{machine['kernel']}, Python {machine['python']}, Spark {machine['pyspark']}, Mosquitto {machine['mosquitto']}; "
-        f"`{machine['command']}`: {load.seconds:g} s a measurement after {load.warmup:g} s of warm-up, {load.payload}-byte "
-        f"payloads, {load.connections} publishing connection{'s' if load.connections > 1 else ''}, "
-        f"{load.topics} topics, a window of {load.window} unacknowledged messages.",
+        f"{measured(machine, when)}: {load.seconds:g} s a measurement after {load.warmup:g} s of warm-up, {load.payload}-byte "
+        f"payloads ({job.filling}), {job.connections} publishing connection{'s' if job.connections > 1 else ''}, "
+        f"{load.topics} topics, a window of {job.window} unacknowledged messages.",
+        *doubt(figures.all),
         table(figures),
         f"![messages per second, latency and CPU time of the three systems]({plot})",
         "## Against what is demanded",
         bound_table(bounds(figures)),
-        "## Synced to the disk",
-        "File-native: a message is acknowledged when it is synced to the disk, and forwarded from there on.",
-        synced_table(figures),
+        "What is demanded of syncs, of many routes and of outages is judged in their sections below.",
         "## The tools alone",
-        "Generator straight into the counter: neither is the limit of any row above.",
+        "Generator straight into the counter: a system that came near it would be measured by them.",
         direct_table(figures),
     ]
     if any(result.connections == MANY != figures.connections for result in figures.all):
         parts += [f"## {MANY} publishing connections", many_table(figures)]
-    strangers = figures.strangers()
-    if strangers > STRANGERS_DOUBTFUL:
-        parts.insert(1, f"**Other programs took {strangers:.2f} of a core while this was measured: read it as a sketch.**")
-    faults = [f"- {NAMES[r.system]}, QoS {r.qos}{_at(r.rate)}: {r.error}" for r in figures.all if r.error]
-    if faults:
-        parts += ["## What went wrong", "\n".join(faults)]
+    parts += faults(figures.all)
     return "\n\n".join(parts) + "\n"
+
+
+def measured(machine: dict[str, str], when: str) -> str:
+    """When, where and how to do it again."""
+    return (f"Measured {when} on {machine['cores']} cores ({machine['processor']}), {machine['memory']}, "
+            f"Linux {machine['kernel']}, Python {machine['python']}, Spark {machine['pyspark']}, "
+            f"Mosquitto {machine['mosquitto']}; `{machine['command']}`")
+
+
+def doubt(found: Iterable[Result]) -> list[str]:
+    """A warning if the machine was not ours alone."""
+    share = strangers(found)
+    return [] if share <= STRANGERS_DOUBTFUL else [
+        f"**Other programs took {share:.2f} of a core while this was measured: read it as a sketch.**"]
+
+
+def faults(found: Iterable[Result]) -> list[str]:
+    """What went wrong in any measurement, the repeated ones too."""
+    lines = [f"- {result.system}, QoS {result.qos}{_at(result.rate)}: {result.error}" for result in found if result.error]
+    return ["### What went wrong", "\n".join(lines)] if lines else []
+
+
+def shown(rows: Iterable[Result]) -> list[Result]:
+    """The rows, each printed as soon as it is there."""
+    found = []
+    for result in rows:
+        print(summary(result), flush=True)
+        found.append(result)
+    return found
 
 
 def table(figures: Figures) -> str:
@@ -60,7 +83,7 @@ def table(figures: Figures) -> str:
     head += [f"p50 / p99 ms at {rate:,}/s" for rate in LATENCY_RATES]
     head += ["lost", "doubled", "out of order"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
-    for system in ("spark", "messages", "inline", PEER):
+    for system in SYSTEMS:
         for qos in range(3):
             result = figures.find(system, qos)
             if result is not None:
@@ -96,44 +119,33 @@ def bound_table(found: list[Bound]) -> str:
     return markdown(rows)
 
 
-def synced_table(figures: Figures) -> str:
-    rows = [["", "QoS", "publishing connections", "messages/s", "× the same in memory", "CPU s per million", "lost", "doubled"],
-            ["---", *["---:"] * 7]]
-    for system, synced in SYNCED.items():
-        for connections in dict.fromkeys((figures.connections, MANY)):
-            for qos in (1, 2):
-                result = figures.find(synced, qos, connections=connections)
-                if result is not None and result.arrived:
-                    ratio = figures.ratio(synced, qos, lambda found: found.per_second, system, connections)
-                    rows.append([NAMES[system], str(qos), str(connections), f"{result.per_second:,.0f}", _number(ratio),
-                                 _number(result.cpu_per_million, 1), f"{result.lost:,}", f"{result.doubled:,}"])
-    return markdown(rows)
-
-
 def direct_table(figures: Figures) -> str:
-    rows = [["QoS", "messages/s", "lost"], ["---:", "---:", "---:"]]
+    rows = [["QoS", "messages/s", "the fastest system reaches", "lost"], ["---:"] * 4]
     for qos in range(3):
         result = figures.find("direct", qos)
-        if result is not None:
-            rows.append([str(qos), f"{result.per_second:,.0f}", f"{result.lost:,}"])
+        if result is not None and result.arrived:
+            others = [found.per_second for name in SYSTEMS if (found := figures.find(name, qos)) is not None]
+            rows.append([str(qos), f"{result.per_second:,.0f}", _number(max(others) / result.per_second if others else None),
+                         f"{result.lost:,}"])
     return markdown(rows)
 
 
 def many_table(figures: Figures) -> str:
     missing = f"not delivered ({QUIET_SECONDS:.0f} s after the last arrival)"
     rows = [["", "QoS", "messages/s", "peak RSS MiB", missing], ["---", *["---:"] * 4]]
-    for system in ("spark", "messages", "inline", PEER):
+    for system in (*SYSTEMS, "direct"):
         for qos in range(3):
             result = figures.find(system, qos, connections=MANY)
             if result is not None and result.arrived:
-                rows.append([NAMES[system], str(qos), f"{result.per_second:,.0f}",
-                             f"{(result.peak_rss or 0) / 2**20:,.0f}", f"{result.lost:,} of {result.sent:,}"])
+                memory = "" if result.peak_rss is None else f"{result.peak_rss / 2**20:,.0f}"
+                rows.append([NAMES[system], str(qos), f"{result.per_second:,.0f}", memory,
+                             f"{result.lost:,} of {result.sent:,}"])
     return markdown(rows)
 
 
 def summary(result: Result) -> str:
     """One line for the terminal."""
-    where = f"{result.system:13} × {result.connections} QoS {result.qos}{_at(result.rate):12}"
+    where = f"{result.system:13} × {result.connections} of {result.window:<6,} QoS {result.qos}{_at(result.rate):12}"
     if not result.arrived:
         return f"{where} failed: {result.error}"
     latency = f"p50 {_milliseconds(result.p50_ms or 0.0)} p99 {_milliseconds(result.p99_ms or 0.0)} ms"
@@ -160,5 +172,3 @@ def _milliseconds(value: float) -> str:
 
 def markdown(rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-

@@ -6,16 +6,14 @@ Both look at Spark: all routes without a transform share one query, and a lag th
 import argparse
 import json
 import shutil
-import statistics
 import sys
 import tempfile
-from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import machine, page
-from benchmarks.figures import NAMES, Bound
+from benchmarks import fillings, machine, page
+from benchmarks.figures import NAMES, Bound, median
 from benchmarks.measure import Bench, Job, Load, Result
 
 BEGIN = "<!-- scale: written by `make bench`, do not edit between the markers -->"
@@ -38,35 +36,28 @@ def main() -> int:
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bridgehead-scale-"))
     load = Load(seconds=options.seconds, topics=ROUTES)
-    found = []
+    found: list[Result] = []
     for _ in range(options.repeat):   # in turn: a slow minute of the machine does not hit one of the two alone
         for system in ("spark", f"spark-{ROUTES}"):
-            found += shown(Bench(folder, load).rows(system, [Job(1, rate, 1) for rate in RATES]))
+            found += page.shown(Bench(folder, load).rows(system, [Job(1, rate, 1) for rate in RATES]))
     long = replace(load, seconds=options.sustained, topics=12)
-    found += shown(Bench(folder, long).rows("spark", [Job(1, SUSTAINED, CONNECTIONS)]))
+    found += page.shown(Bench(folder, long).rows("spark", [Job(1, SUSTAINED, CONNECTIONS)]))
     if not any(result.error for result in found):
         shutil.rmtree(folder)
     write(options.out, found)
     return 1 if any(result.error for result in found) else 0
 
 
-def shown(rows: Iterable[Result]) -> Iterable[Result]:
-    for result in rows:
-        print(page.summary(result), flush=True)
-        yield result
-
-
 def write(out: Path, found: list[Result]) -> None:
-    about = machine.describe()
+    about = machine.describe("benchmarks.scale")
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     folder = out / "benchmarks"
     folder.mkdir(parents=True, exist_ok=True)
     told = {"when": when, "machine": about, "bounds": [asdict(bound) for bound in bounds(found)],
             "results": [result.as_json() for result in found]}
     (folder / "scale.json").write_text(json.dumps(told, indent=2) + "\n")
-    strangers = statistics.median(result.stranger_cpu / (result.seconds or 1.0) for result in found)
-    text = [f"Measured {when}, `{about['command']}`; other programs took {strangers:.2f} of a core meanwhile.",
-            table(found), page.bound_table(bounds(found))]
+    text = [f"{page.measured(about, when)}: {Load().payload}-byte payloads ({fillings.DEFAULT}).", *page.doubt(found),
+            table(found), page.bound_table(bounds(found)), *page.faults(found)]
     page.put_between(out / "benchmarks.md", BEGIN, END, "\n\n".join(text) + "\n")
     print("\n" + page.bound_table(bounds(found)))
 
@@ -86,12 +77,12 @@ def table(found: list[Result]) -> str:
 
 
 def medians(found: list[Result]) -> list[Result]:
-    """Of the repetitions of a measurement the one in the middle by CPU time; a failed one if there is any."""
+    """Of the repetitions of a measurement the one in the middle by CPU time."""
     same: dict[tuple[str, int], list[Result]] = {}
     for result in found:
         same.setdefault((result.system, result.rate), []).append(result)
-    ordered = (sorted(each, key=lambda result: (not result.error, result.cpu_per_million or 0.0)) for each in same.values())
-    return [each[0] if each[0].error else each[(len(each) - 1) // 2] for each in ordered]
+    middle = (median(each, lambda result: result.cpu_per_million or 0.0) for each in same.values())
+    return [result for result in middle if result is not None]
 
 
 def bounds(found: list[Result]) -> list[Bound]:

@@ -1,0 +1,137 @@
+"""In memory against synced to the disk: pairs of measurements, their ratios, and all of it as Markdown."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from benchmarks.disk import Sync
+from benchmarks.figures import NAMES, Bound, median
+from benchmarks.measure import Job, Result
+from benchmarks.page import doubt, faults, markdown
+
+SYNCED = {"inline": "inline-synced", "spark": "spark-synced"}   # the same in file-native mode
+DEMANDED = 0.7                                                  # of the rate in memory
+JUDGED_QOS = 1
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One load, in memory and synced: the repetition in the middle of each, and the ratio of every round."""
+
+    system: str
+    memory: Result
+    synced: Result
+    rounds: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float | None:
+        return _ratio(self.memory, self.synced)
+
+    @property
+    def bound(self) -> Bound | None:
+        """None: nothing is demanded of this load."""
+        job, ratio = self.memory.job, self.ratio
+        if job.qos != JUDGED_QOS:
+            return None
+        what = (f"QoS {job.qos}, {NAMES[self.system]}, {job.filling}, connections × window {job.connections} × {job.window:,}: "
+                "messages/s synced")
+        return Bound(what, f"≥ {DEMANDED} × in memory", ratio, None if ratio is None else ratio >= DEMANDED, "×")
+
+    @property
+    def window_ms(self) -> float:
+        """What one window of every connection takes in memory."""
+        return self.memory.connections * self.memory.window / self.memory.per_second * 1000
+
+    def most(self, sync_ms: float) -> float:
+        """The ratio if nothing were added to what is done in memory but one sync for a window of every connection."""
+        return self.window_ms / (self.window_ms + sync_ms)
+
+
+def pairs(found: Iterable[Result]) -> list[Pair]:
+    """In the order of systems, then of loads as they were measured."""
+    by_load: dict[tuple[str, Job], list[Result]] = {}
+    for result in found:
+        by_load.setdefault((result.system, result.job), []).append(result)
+    made = []
+    for system, other in SYNCED.items():
+        for job in [job for name, job in by_load if name == system]:
+            memory, synced = by_load[system, job], by_load.get((other, job), [])
+            first, second = median(memory, _rate), median(synced, _rate)
+            if first is not None and second is not None:
+                rounds = [_ratio(*each) for each in zip(memory, synced, strict=False)]
+                made.append(Pair(system, first, second, tuple(ratio for ratio in rounds if ratio is not None)))
+    return made
+
+
+def results(found: list[Result], tools: list[Result], syncs: list[Sync]) -> list[str]:
+    """Paragraphs and tables of a run."""
+    made = pairs(found)
+    return [
+        *doubt(found), verdict(made), table(made),
+        "What a sync takes on this disk, measured before each system was started:", sync_table(syncs),
+        f"What the windows take in memory, and the ratio if one sync of {syncs[0].size:,} bytes were all that is added:",
+        window_table(made, tools, syncs[0].median), *faults([*tools, *found]),
+    ]
+
+
+def verdict(made: list[Pair]) -> str:
+    """How many loads reach the bound."""
+    parts = []
+    for system in SYNCED:
+        judged = [pair.bound.reached for pair in made if pair.system == system and pair.bound is not None]
+        if judged:
+            parts.append(f"{NAMES[system]} reaches it with {judged.count(True)} of {len(judged)} loads")
+    return f"Demanded at QoS {JUDGED_QOS}: at least {DEMANDED} of the messages/s in memory. {', '.join(parts)}."
+
+
+def table(made: list[Pair]) -> str:
+    rows = [["", "QoS", "payloads", "connections × window", "messages/s in memory", "synced", "synced / in memory",
+             "of each round", "", "CPU s per million in memory", "synced", "lost", "doubled"],
+            ["---", "---:", "---", *["---:"] * 5, "---", *["---:"] * 4]]
+    return markdown(rows + [_cells(pair) for pair in made])
+
+
+def _cells(pair: Pair) -> list[str]:
+    job, both = pair.memory.job, (pair.memory, pair.synced)
+    return [
+        NAMES[pair.system], str(job.qos), job.filling, f"{job.connections} × {job.window:,}",
+        *(f"{result.per_second:,.0f}" if result.arrived else "failed" for result in both),
+        "–" if pair.ratio is None else f"{pair.ratio:.2f}", ", ".join(f"{ratio:.2f}" for ratio in pair.rounds),
+        _judgement(pair.bound), *(f"{result.cpu_per_million or 0.0:.1f}" for result in both),
+        _bad(pair.memory.lost + pair.synced.lost), _bad(pair.memory.doubled + pair.synced.doubled),
+    ]
+
+
+def _judgement(bound: Bound | None) -> str:
+    if bound is None:
+        return "no bound"
+    return "reached" if bound.reached else "**not reached**"
+
+
+def sync_table(syncs: list[Sync]) -> str:
+    rows = [["appended bytes", "median ms of fdatasync", "the slowest tenth: ms at least"], ["---:", "---:", "---:"]]
+    return markdown(rows + [[f"{sync.size:,}", f"{sync.median:.2f}", f"{sync.slow:.2f}"] for sync in syncs])
+
+
+def window_table(made: list[Pair], tools: list[Result], sync_ms: float) -> str:
+    """Beside the rate that generator and counter reach without a node between: near it, they are what is measured."""
+    rows = [["", "connections × window", "ms in memory", "ms with a sync", "ratio", "messages/s of the tools alone"],
+            ["---", *["---:"] * 5]]
+    alone = {result.job: result.per_second for result in tools}
+    for pair in made:
+        job = pair.memory.job
+        if job in alone and pair.bound is not None and pair.memory.arrived:
+            rows.append([NAMES[pair.system], f"{job.connections} × {job.window:,}", f"{pair.window_ms:.2f}",
+                         f"{pair.window_ms + sync_ms:.2f}", f"{pair.most(sync_ms):.2f}", f"{alone[job]:,.0f}"])
+    return markdown(rows)
+
+
+def _ratio(memory: Result, synced: Result) -> float | None:
+    return synced.per_second / memory.per_second if memory.arrived and synced.arrived else None
+
+
+def _rate(result: Result) -> float:
+    return result.per_second
+
+
+def _bad(count: int) -> str:
+    return f"**{count:,}**" if count else "0"
