@@ -139,7 +139,7 @@ class Node:
         limits = self.settings.queued_messages
         bounds = (limits.max_queued_messages, limits.max_queue_bytes)
         self.broker = Broker(self._engine, self._journal, self._routes.pushes, *bounds, self._space)
-        self._gate.on_commit = lambda _: self._room_again()
+        self._gate.landing.on_commit = lambda _: self._room_again()
         submissions = Submissions(self._engine, self.broker.publish_all, MAX_SUBMITTED_BYTES)
         parts = (self._engine, self._journal, self._gate, self._routes, submissions)
         self._engines = Engines(self.settings, *parts, landed=self._pump)

@@ -51,7 +51,7 @@ class FullHouse(House):
         self.other_outbox = Outbox("other", self.engine, 1 << 40, 1 << 40)
         self.gate = Gate(self.engine, self.journal, {"out": self.outbox, "other": self.other_outbox})
         rules = [RouteRules("out"), RouteRules("other")]
-        self._inline = InlineEngine(self.engine, self.gate, self.log, rules)
+        self._inline = InlineEngine(self.engine, self.gate.landing, self.log, rules)
 
     def move(self) -> None:
         """The pipeline does its work."""

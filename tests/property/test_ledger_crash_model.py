@@ -63,7 +63,7 @@ class LedgerLives(RuleBasedStateMachine):
             route: Door(DoorRule(route=route, bridge="x", filters=("#",)), self.log, self.ledgers[route]) for route in ROUTES
         }
         gate = Gate(self.engine, self.journal, self.outboxes)
-        self.inline = InlineEngine(self.engine, gate, self.log, [RouteRules(route=route) for route in ROUTES])
+        self.inline = InlineEngine(self.engine, gate.landing, self.log, [RouteRules(route=route) for route in ROUTES])
         self.marked: dict[str, list[int]] = {route: [] for route in ROUTES}
         for ledger in self.ledgers.values():
             ledger.found_in_journal(self.journal.waiting_of(ledger.route))

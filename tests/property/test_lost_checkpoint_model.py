@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from bridgehead.columns.batches import Batch
-from bridgehead.pipeline.gate import BatchName, Gate, Part, Staged
+from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.lastbatch import BatchName
 from bridgehead.pipeline.rules import RouteRules, apply
+from bridgehead.pipeline.staging import Part, Staged
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.ledger import Ledger

@@ -80,7 +80,7 @@ class Host:
         self.outboxes = {route: Outbox(route, self.engine, UNBOUNDED, UNBOUNDED) for route in routes}
         self.gate = Gate(self.engine, self.journal, self.outboxes, transformed=() if transform is None else {name})
         self._moved = asyncio.Event()
-        self.gate.on_commit = lambda log: self._moved.set()
+        self.gate.landing.on_commit = lambda log: self._moved.set()
         bridges = dict.fromkeys(routes, "cloud")
         replay = Replay(self.journal, dict.fromkeys(routes, name), bridges)
         self.service = Service(self.gate, self.journal.logs, "plant", bridges, entrance, replay=replay)

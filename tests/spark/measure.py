@@ -82,7 +82,7 @@ async def steady(host: Host, rate: int, seconds: float) -> None:
         drain(host)
         before(log)
 
-    before, host.gate.on_commit = host.gate.on_commit, committed
+    before, host.gate.landing.on_commit = host.gate.landing.on_commit, committed
     meter, batches = Meter(host), host.gate.stats("shared").batches
     start = time.perf_counter()
     for tick in range(int(seconds / TICK)):
@@ -99,7 +99,7 @@ async def steady(host: Host, rate: int, seconds: float) -> None:
         f"p50 {statistics.median(latencies) * 1e3:.0f} ms, p99 {latencies[int(len(latencies) * 0.99)] * 1e3:.0f} ms, "
         f"cycle {seconds / cycles * 1e3:.0f} ms",
     )
-    host.gate.on_commit = before
+    host.gate.landing.on_commit = before
 
 
 def drain(host: Host) -> None:

@@ -105,13 +105,13 @@ async def test_what_has_crossed_leaves_the_journal(host: Host) -> None:
 
 async def test_a_backlog_is_taken_in_large_batches_and_what_follows_in_small_ones(host: Host) -> None:
     sizes: list[int] = []
-    committed = host.gate.on_commit
+    committed = host.gate.landing.on_commit
 
     def note(log: str) -> None:
         sizes.append(host.gate.stats(log).last_rows)
         committed(log)
 
-    host.gate.on_commit = note
+    host.gate.landing.on_commit = note
     host.service.freeze()  # as while Spark is away: no batch begins
     async with asyncio.timeout(PATIENCE):
         await host.service.at_rest.wait()

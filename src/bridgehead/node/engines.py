@@ -129,7 +129,7 @@ class Engines:
         """A long backlog in many turns of the loop."""
         for log_left in list(self._journal.logs.values()):
             if log_left.waiting > MAX_ROWS and strays_in(log_left, homes, purged):
-                for _ in rehome(self._gate, log_left, homes, rules, purged):
+                for _ in rehome(self._gate.landing, log_left, homes, rules, purged):
                     if log_left.waiting <= MAX_ROWS:
                         break
                     await asyncio.sleep(0)
@@ -139,7 +139,7 @@ class Engines:
         for log_left in list(self._journal.logs.values()):
             if strays_in(log_left, homes, purged):
                 log_left.publish()
-                moved = sum(rehome(self._gate, log_left, homes, self._rules, purged))
+                moved = sum(rehome(self._gate.landing, log_left, homes, self._rules, purged))
                 if moved:
                     log.info("%d messages that waited in the log %s go to queries of their own", moved, log_left.name)
 
@@ -162,7 +162,7 @@ class Engines:
             door.pass_through = into_the_log
         for name in self._inline_logs(read):
             log_of_engine = self._journal.log(name)
-            engine = InlineEngine(self._engine, self._gate, log_of_engine, self._rules.values())
+            engine = InlineEngine(self._engine, self._gate.landing, log_of_engine, self._rules.values())
             self._inline.append(engine)
             log_of_engine.on_visible = self.wake
             for door in routes.doors.values():

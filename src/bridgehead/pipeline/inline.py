@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bridgehead.columns.batches import Batch
-from bridgehead.pipeline.gate import Gate, Output
+from bridgehead.pipeline.landing import Landing, Output
 from bridgehead.pipeline.rules import RouteRules, applied
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Log
@@ -22,9 +22,9 @@ MAX_BYTES: Final = 32 << 20
 class InlineEngine:
     """Moves the rows of one log into the outboxes of their routes. Used from the node's event loop."""
 
-    def __init__(self, engine: Engine, gate: Gate, log: Log, rules: Iterable[RouteRules]) -> None:
+    def __init__(self, engine: Engine, landing: Landing, log: Log, rules: Iterable[RouteRules]) -> None:
         self._engine = engine
-        self._gate = gate
+        self._landing = landing
         self._log = log
         self._rules = {rule.route: rule for rule in rules}
 
@@ -47,7 +47,7 @@ class InlineEngine:
             return False
         if any(output.reason is not None for output in outputs):
             return False  # dead letters are made where rows are counted as consumed
-        self._gate.pass_through(changes, self._log, stored, outputs)
+        self._landing.pass_through(changes, self._log, stored, outputs)
         return True
 
     def run(self) -> int:
@@ -59,7 +59,7 @@ class InlineEngine:
         outputs: list[Output] = []
         for first, stored in self._log.read(start, end):
             outputs += [Output(*made) for made in applied(stored, self._log.name, first, self._rules)]
-        self._gate.land(self._log, end, outputs)
+        self._landing.land(self._log, end, outputs)
         changes = Changes()
         self._log.trim(changes, end)
         if changes.drops or changes.later:

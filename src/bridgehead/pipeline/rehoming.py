@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 
 from bridgehead.columns.batches import Batch
-from bridgehead.pipeline.gate import Gate, Output
 from bridgehead.pipeline.inline import MAX_BYTES, MAX_ROWS
+from bridgehead.pipeline.landing import Landing, Output
 from bridgehead.pipeline.rules import RouteRules, applied, split_routes
 from bridgehead.storage.journal import Log
 
@@ -23,7 +23,7 @@ def strays_in(log: Log, homes: Mapping[str, Log], purged: Container[str] = ()) -
 
 
 def rehome(
-    gate: Gate,
+    landing: Landing,
     log: Log,
     homes: Mapping[str, Log],
     rules: Mapping[str, RouteRules],
@@ -44,5 +44,5 @@ def rehome(
                     going.append((homes[route], route, rows))
                     moved += rows.num_rows
             staying += [Output(*made) for made in applied(stored, log.name, first, rules) if made[0] not in leaving]
-        gate.rehome(log, end, going, staying)
+        landing.rehome(log, end, going, staying)
         yield moved

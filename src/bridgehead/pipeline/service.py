@@ -24,7 +24,8 @@ from bridgehead.columns.schema import MESSAGE, OUTBOX
 from bridgehead.errors import RefusedError, StartError
 from bridgehead.pipeline.callguard import Refusals, TokenCheck
 from bridgehead.pipeline.entrance import LOOPBACK, Entrance
-from bridgehead.pipeline.gate import BatchName, Gate, Part, Staged
+from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.lastbatch import BatchName
 from bridgehead.pipeline.protocol import (
     MAX_BATCH_BYTES,
     MAX_BATCH_ROWS,
@@ -36,6 +37,7 @@ from bridgehead.pipeline.protocol import (
     unpack,
 )
 from bridgehead.pipeline.replay import Replay, of_routes
+from bridgehead.pipeline.staging import Part, Staged
 from bridgehead.pipeline.submissions import Submissions, must_be_messages
 from bridgehead.storage.journal import PARTITION, Log
 

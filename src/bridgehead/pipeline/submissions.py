@@ -20,7 +20,7 @@ from bridgehead.clock import now_us
 from bridgehead.columns.batches import Batch, concat
 from bridgehead.columns.schema import WIRE
 from bridgehead.errors import RefusedError
-from bridgehead.pipeline.gate import Staged
+from bridgehead.pipeline.staging import Staged
 from bridgehead.storage.engine import Changes, Engine, synced
 from bridgehead.wire.topicnames import valid_topic
 

@@ -11,7 +11,7 @@ from bridgehead.clock import now_us
 from bridgehead.telemetry.families import Family, Values
 
 if TYPE_CHECKING:
-    from bridgehead.pipeline.gate import QueryStats
+    from bridgehead.pipeline.landing import QueryStats
     from bridgehead.storage.journal import Log
     from bridgehead.telemetry.snapshot import NodeView
 

@@ -6,8 +6,10 @@ import pytest
 
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import RefusedError, StaleEpochError
-from bridgehead.pipeline.gate import Gate, Output, Part, Staged
+from bridgehead.pipeline.gate import Gate
+from bridgehead.pipeline.landing import Output
 from bridgehead.pipeline.rules import RouteRules, apply
+from bridgehead.pipeline.staging import Part, Staged
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
@@ -220,8 +222,8 @@ def test_forwarders_see_rows_only_when_their_own_commit_is_synced() -> None:
     log.append(changes, making.stored_rows({"route": ROUTE}, {"route": ROUTE}))
     engine.write(changes)
     log.publish()
-    gate.land(log, 1, [Output(ROUTE, making.outbox_rows({"payload": b"0"}))])
-    gate.land(log, 2, [Output(ROUTE, making.outbox_rows({"payload": b"1"}))])
+    gate.landing.land(log, 1, [Output(ROUTE, making.outbox_rows({"payload": b"0"}))])
+    gate.landing.land(log, 2, [Output(ROUTE, making.outbox_rows({"payload": b"1"}))])
     assert not outbox.has_waiting
     assert outbox.poll(10) is None
     engine.sync(1)

@@ -9,9 +9,11 @@ import pytest
 from bridgehead.columns.batches import weight
 from bridgehead.columns.schema import STORED
 from bridgehead.errors import RefusedError
-from bridgehead.pipeline.gate import BatchName, Gate, Part, Staged
+from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.hops import HOP_COUNT
+from bridgehead.pipeline.lastbatch import BatchName
 from bridgehead.pipeline.rules import RouteRules, apply
+from bridgehead.pipeline.staging import Part, Staged
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.ledger import Ledger

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from bridgehead.errors import RefusedError
-from bridgehead.pipeline.gate import Gate, Part, Staged
+from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.rules import RouteRules, apply
+from bridgehead.pipeline.staging import Part, Staged
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine

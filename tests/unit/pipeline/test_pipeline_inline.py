@@ -23,7 +23,7 @@ class House:
         self.outboxes = {route: Outbox(route, self.engine, UNBOUNDED, UNBOUNDED) for route in ("a", "b")}
         self.gate = Gate(self.engine, journal, self.outboxes)
         rules = [RouteRules(route, destination=destination or f"{route}/{{#}}") for route in self.outboxes]
-        self.inline = InlineEngine(self.engine, self.gate, self.log, rules)
+        self.inline = InlineEngine(self.engine, self.gate.landing, self.log, rules)
 
     def append(self, batch: Batch, publish: bool = True) -> None:
         changes = Changes()

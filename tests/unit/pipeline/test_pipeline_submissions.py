@@ -15,7 +15,7 @@ from bridgehead.columns.batches import Batch, checksum
 from bridgehead.errors import RefusedError
 from bridgehead.pipeline.access import Access
 from bridgehead.pipeline.client import GUEST, NodeClient
-from bridgehead.pipeline.gate import Staged
+from bridgehead.pipeline.staging import Staged
 from bridgehead.pipeline.submissions import SUBMITTED, Submissions
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine

@@ -44,7 +44,7 @@ class House:
 def test_rows_of_a_route_with_its_own_query_move_to_its_log_in_order_and_the_others_land() -> None:
     house = House()
     home = house.journal.log("b")
-    assert sum(rehome(house.gate, house.shared, {"b": home}, house.rules)) == 30
+    assert sum(rehome(house.gate.landing, house.shared, {"b": home}, house.rules)) == 30
     waiting = [int(payload) for _, rows in home.read(0, home.visible) for payload in rows.column("payload").to_pylist()]
     assert waiting == list(range(1, 90, 3))
     assert all(rows.column("topic").to_pylist()[0] == "t" for _, rows in home.read(0, home.visible))
@@ -55,7 +55,7 @@ def test_rows_of_a_route_with_its_own_query_move_to_its_log_in_order_and_the_oth
 def test_who_has_moved_still_waits_and_every_sum_holds() -> None:
     house = House()
     home = house.journal.log("b")
-    sum(rehome(house.gate, house.shared, {"b": home}, house.rules))
+    sum(rehome(house.gate.landing, house.shared, {"b": home}, house.rules))
     for route, ledger in house.ledgers.items():
         assert ledger.received == ledger.consumed + house.journal.waiting_of(route)
         assert ledger.entered == house.outboxes[route].depth == ledger.consumed
@@ -64,5 +64,5 @@ def test_who_has_moved_still_waits_and_every_sum_holds() -> None:
 
 def test_a_log_in_which_nobody_is_a_stranger_is_left_alone() -> None:
     house = House()
-    assert sum(rehome(house.gate, house.shared, {}, house.rules)) == 0
+    assert sum(rehome(house.gate.landing, house.shared, {}, house.rules)) == 0
     assert house.shared.waiting == 90

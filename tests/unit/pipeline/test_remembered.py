@@ -39,7 +39,7 @@ def test_what_waits_in_the_journal_of_a_removed_route_lands_in_its_outbox_by_the
     removed = removed_routes(engine, journal, ["here"])
     assert removed == {"gone": GONE}
     outbox = Outbox("gone", engine, MUCH, MUCH, Ledger("gone", engine))
-    InlineEngine(engine, Gate(engine, journal, {"gone": outbox}), journal.log(SHARED), removed.values()).run()
+    InlineEngine(engine, Gate(engine, journal, {"gone": outbox}).landing, journal.log(SHARED), removed.values()).run()
     polled = outbox.poll(10)
     assert polled is not None
     assert polled.batch.column("topic").to_pylist() == ["up/t", "up/t"]

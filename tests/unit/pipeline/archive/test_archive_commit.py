@@ -9,8 +9,9 @@ import pytest
 
 from bridgehead.columns.batches import Batch, constant
 from bridgehead.errors import RefusedError, StaleEpochError
-from bridgehead.pipeline.gate import Gate, Part, Staged
+from bridgehead.pipeline.gate import Gate
 from bridgehead.pipeline.rules import RouteRules, apply
+from bridgehead.pipeline.staging import Part, Staged
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.memory import MemoryEngine
