@@ -11,6 +11,7 @@ import pytest
 from support.client import Client, Message
 from support.mosquitto import Mosquitto
 from support.node import NodeProcess
+from support.stream import Stream, numbers
 from support.waiting import until
 
 pytestmark = pytest.mark.mosquitto
@@ -23,6 +24,8 @@ RULES: list[dict[str, Any]] = [
     {"filters": ["kept/a/+/1", "kept/+/b/1"], "retained": "first"},
     {"filters": ["kept/c/c/+"]},
 ]
+LIVE = {"id": "live", "host": "127.0.0.1", "mqttVersion": "3.1.1"}
+API = "/api/v1/management/bridges"
 STORED = ["kept/a/x/1", "kept/a/b/1", "kept/c/c/1", "kept/x/x/x"]
 
 
@@ -81,3 +84,25 @@ def test_a_message_comes_once_by_each_route_that_matches(remote: Mosquitto, node
     wanted |= {f"first/two/{rest}": min(qos, 1) for rest in ("a/b", "a/x")}
     assert Counter((message.topic, message.qos) for message in came) == dict.fromkeys(wanted.items(), 5)
     assert all(numbers == [b"%d" % number for number in range(5)] for numbers in here.topics().values())
+
+
+def test_filters_that_join_and_part_again_in_mid_flow_cost_a_route_no_message(remote: Mosquitto, node: NodeProcess) -> None:
+    def change(*more: str) -> None:
+        bridge = {**LIVE, "port": remote.port, "remoteSubscriptions": [{"filters": [each]} for each in ("live/a/+", *more)]}
+        connects = node.bridge("live")["connects"] if "live" in node.status()["bridges"] else 0
+        assert node.ask("PUT" if connects else "POST", f"{API}/live" if connects else API, bridge)[0] == 200
+        until(lambda: node.bridge("live")["connects"] > connects and node.bridge("live")["subscribed"], "it has followed")
+
+    change()
+    with Client(node.port) as here, Client(remote.port) as there:
+        here.subscribe("live/#")
+        stream = Stream(there, "live/a/x", 1)
+        for more in (["live/+/b"], []) * 3:
+            change(*more)
+        sent = stream.stop()
+        there.publish_all([Message("live/c/b", b"0", 1), Message("live/a/end", b"0", 1)])
+        here.wait_until(lambda _: here.came["live/a/end"] > 0, "the end")
+        came = numbers(here, "live/a/x")
+        assert sorted(set(came)) == list(range(sent))
+        assert "live/c/b" not in here.topics()
+        assert node.bridge("live")["unmatched"] == 0  # what was joined is not subscribed to any more
