@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import suppress
 from typing import Any, Final, Protocol, cast
 
 import numpy as np
@@ -65,8 +67,17 @@ class Link(asyncio.BufferedProtocol):
         # Otherwise the buffer was thrown away before we were told: what we saw last is what we know.
         self.closing = self._ended = True
         self.writable = False
+        if exc is not None:
+            self._hear_out()
         self._transport = None
         self._owner.link_closed(exc)
+
+    def _hear_out(self) -> None:
+        """A write that met a reset ended the connection before its last read: what the peer had said is still in the kernel."""
+        wire = self._transport.get_extra_info("socket") if self._transport is not None else None
+        with suppress(OSError):  # nothing is left
+            while wire is not None and self.reading and (count := os.readv(wire.fileno(), [self.get_buffer(-1)])):
+                self.buffer_updated(count)
 
     def eof_received(self) -> None:
         """The peer has ended: the transport closes, and what it may still push out finds nobody."""

@@ -250,3 +250,35 @@ async def test_a_peer_that_is_still_sending_reads_our_last_words() -> None:
     await owner.ended.wait()
     assert owner.payloads == []
     listener.close()
+
+
+async def test_what_a_peer_said_before_it_reset_the_connection_is_heard() -> None:
+    """A peer that closes with something unread resets the connection. Our next write meets that before our next read."""
+    owner, peer = await _connected()
+    owner.link.write(b"never read")
+    peer.sendall(STREAM)
+    peer.close()
+    owner.link.write(b"too late")
+    await owner.ended.wait()
+    assert owner.payloads == [b"first", b"", bytes(300)]
+    assert [type(error) for error in owner.closed] == [ConnectionResetError]
+
+
+async def test_what_nobody_wanted_to_read_is_not_read_after_a_reset_either() -> None:
+    owner, peer = await _connected()
+    owner.link.pause_reading()
+    owner.link.write(b"never read")
+    peer.sendall(STREAM)
+    peer.close()
+    owner.link.write(b"too late")
+    await owner.ended.wait()
+    assert owner.payloads == []
+
+
+async def _connected() -> tuple[Owner, socket.socket]:
+    """A link with a real socket, and the other end of it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        owner = Owner()
+        owner.link = Link(owner)
+        await asyncio.get_running_loop().create_connection(lambda: owner.link, *listener.getsockname())
+        return owner, listener.accept()[0]
