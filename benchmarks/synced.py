@@ -20,7 +20,7 @@ from benchmarks.synced_page import SYNCED, pairs, results
 BEGIN = "<!-- synced: written by `make bench`, do not edit between the markers -->"
 END = "<!-- end of synced -->"
 SMALL, LARGE = 400, 10_000      # windows
-APPENDS = 50                    # of each size, before each system
+APPENDS = 50                    # of each size, idle and busy, before each system
 APPEND_BYTES = (8_192, 49_152)  # about what 400 messages are on the disk when they could be squeezed, and when not
 STARTED = 2.0                   # seconds of warm-up more for the first load of a system
 JOBS = [
@@ -43,7 +43,7 @@ def main() -> int:
         jobs = JOBS if round_ else JOBS + ONCE
         for system in options.only:
             for name in (system, SYNCED[system]):
-                syncs += [disk.measured(folder, size, APPENDS) for size in APPEND_BYTES]
+                syncs += [disk.measured(folder, size, APPENDS, busy) for size in APPEND_BYTES for busy in (False, True)]
                 found += page.shown(bench.rows(name, jobs))
     if failed := any(result.error for result in (*tools, *found)):
         print(f"the logs are in {folder}", file=sys.stderr)
@@ -75,7 +75,8 @@ def write(out: Path, load: Load, tools: list[Result], found: list[Result], syncs
     bounds = [pair.bound for pair in pairs(found) if pair.bound is not None]
     told = {
         "when": when, "machine": about, "load": asdict(load), "filesystem": filesystem,
-        "syncs": [{"bytes": sync.size, "median_ms": sync.median, "slowest_tenth_ms": sync.slow} for sync in syncs],
+        "syncs": [{"bytes": sync.size, "busy": sync.busy, "median_ms": sync.median, "slowest_tenth_ms": sync.slow}
+                  for sync in syncs],
         "bounds": [asdict(bound) for bound in bounds],
         "tools": [result.as_json() for result in tools], "results": [result.as_json() for result in found],
     }

@@ -69,7 +69,7 @@ def results(found: list[Result], tools: list[Result], syncs: list[Sync]) -> list
         *doubt(found), verdict(made), table(made),
         "What a sync takes on this disk, measured before each system was started:", sync_table(syncs),
         f"What the windows take in memory, and the ratio if one sync of {syncs[0].size:,} bytes were all that is added:",
-        window_table(made, tools, syncs[0].median), *faults([*tools, *found]),
+        window_table(made, tools, [sync for sync in syncs if sync.size == syncs[0].size]), *faults([*tools, *found]),
     ]
 
 
@@ -108,21 +108,26 @@ def _judgement(bound: Bound | None) -> str:
 
 
 def sync_table(syncs: list[Sync]) -> str:
-    rows = [["appended bytes", "median ms of fdatasync", "the slowest tenth: ms at least"], ["---:", "---:", "---:"]]
-    return markdown(rows + [[f"{sync.size:,}", f"{sync.median:.2f}", f"{sync.slow:.2f}"] for sync in syncs])
+    rows = [["processors", "appended bytes", "median ms of fdatasync", "the slowest tenth: ms at least"],
+            ["---", "---:", "---:", "---:"]]
+    return markdown(rows + [[_state(sync), f"{sync.size:,}", f"{sync.median:.2f}", f"{sync.slow:.2f}"] for sync in syncs])
 
 
-def window_table(made: list[Pair], tools: list[Result], sync_ms: float) -> str:
+def window_table(made: list[Pair], tools: list[Result], syncs: list[Sync]) -> str:
     """Beside the rate that generator and counter reach without a node between: near it, they are what is measured."""
-    rows = [["", "connections × window", "ms in memory", "ms with a sync", "ratio", "messages/s of the tools alone"],
-            ["---", *["---:"] * 5]]
+    rows = [["", "connections × window", "ms in memory", *(f"ratio, processors {_state(sync)}" for sync in syncs),
+             "messages/s of the tools alone"], ["---", *["---:"] * (3 + len(syncs))]]
     alone = {result.job: result.per_second for result in tools}
     for pair in made:
         job = pair.memory.job
         if job in alone and pair.bound is not None and pair.memory.arrived:
             rows.append([NAMES[pair.system], f"{job.connections} × {job.window:,}", f"{pair.window_ms:.2f}",
-                         f"{pair.window_ms + sync_ms:.2f}", f"{pair.most(sync_ms):.2f}", f"{alone[job]:,.0f}"])
+                         *(f"{pair.most(sync.median):.2f}" for sync in syncs), f"{alone[job]:,.0f}"])
     return markdown(rows)
+
+
+def _state(sync: Sync) -> str:
+    return "busy" if sync.busy else "idle"
 
 
 def _ratio(memory: Result, synced: Result) -> float | None:

@@ -73,4 +73,5 @@ def test_a_window_that_waits_for_a_sync_bounds_the_ratio_whatever_storing_costs(
     (four,) = pairs([replace(MEMORY, connections=4), replace(SYNCED, connections=4)])
     assert four.most(0.25) == pytest.approx(4 / 4.25)   # one sync for the windows of all
     alone = replace(MEMORY, system="direct", per_second=800_000.0)
-    assert rows(window_table([pair], [alone], 0.25)) == [["Bridgehead inline", "1 × 400", "1.00", "1.25", "0.80", "800,000"]]
+    syncs = [Sync(8, (0.25,)), Sync(8, (1.0,), busy=True)]
+    assert rows(window_table([pair], [alone], syncs)) == [["Bridgehead inline", "1 × 400", "1.00", "0.80", "0.50", "800,000"]]
