@@ -19,10 +19,10 @@ from benchmarks.synced_page import SYNCED, pairs, results
 
 BEGIN = "<!-- synced: written by `make bench`, do not edit between the markers -->"
 END = "<!-- end of synced -->"
-SMALL, LARGE = 400, 10_000      # windows
-APPENDS = 50                    # of each size, idle and busy, before each system
-APPEND_BYTES = (8_192, 49_152)  # about what 400 messages are on the disk when they could be squeezed, and when not
-STARTED = 2.0                   # seconds of warm-up more for the first load of a system
+SMALL, LARGE = 400, 10_000        # windows
+APPENDS = 50                      # of each size, idle and busy, before each system
+APPEND_BYTES = (16_384, 49_152)   # about what 400 messages are on the disk: squeezed, and when they cannot be
+STARTED = 2.0                     # seconds of warm-up more for the first load of a system
 JOBS = [
     *(Job(1, 0, connections, window) for window in (SMALL, LARGE) for connections in (1, MANY)),
     *(Job(1, 0, connections, LARGE, "noise") for connections in (1, MANY)),
