@@ -15,7 +15,7 @@ from typing import Any, Final
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.route import Route
 from bridgehead.storage.engine import Changes, Engine, Shelf
-from bridgehead.wire.filtersets import alone, any_meet, apart, meet, too_wide, without_covered
+from bridgehead.wire.filtersets import alone, any_meet, apart, meet, without_covered
 from bridgehead.wire.packets import Subscription
 from bridgehead.wire.topicnames import intersect, share_of
 from bridgehead.wire.topictemplate import read_template
@@ -88,10 +88,9 @@ def needed(filters: Iterable[str], *, version5: bool, join: bool = True) -> tupl
 
     Without ``join``, and for filters that only everything covers, it is up to a remote of 3.1.1 to send one copy only.
     """
-    given = list(filters)
-    if join and not version5 and too_wide(given) is None:
-        return apart(given), False
-    kept = without_covered(given)
+    if join and not version5:
+        return apart(filters), False
+    kept = without_covered(filters)
     return kept, version5 and any_meet(kept)
 
 

@@ -9,7 +9,7 @@ from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.fault import Path, path_text
 from bridgehead.settings.model import Settings
 from bridgehead.settings.templates import left_out_of
-from bridgehead.wire.filtersets import joins, too_wide
+from bridgehead.wire.filtersets import overlaps
 
 
 def advice(settings: Settings) -> Iterator[str]:
@@ -50,12 +50,10 @@ def _shared_names(bridges: Sequence[Bridge]) -> Iterator[str]:
 
 
 def _overlaps(bridge: Bridge, path: Path) -> Iterator[str]:
-    filters = [each for rule in bridge.remote_subscriptions for each in rule.filters]
-    joined = bridge.join_filters and too_wide(filters) is None
-    for wide, parts in joins(filters):
-        line = f"{path_text(path)}: {' and '.join(parts)} overlap"
-        if joined:
-            line += f" and are subscribed to as {wide} over MQTT 3.1.1: what else matches that crosses the link and is not kept"
+    for found in overlaps(each for rule in bridge.remote_subscriptions for each in rule.filters):
+        line = f"{path_text(path)}: {' and '.join(found.parts)} overlap"
+        if found.joined and bridge.join_filters:
+            line += f" and are subscribed to as {found.wide} over MQTT 3.1.1: what else it brings crosses the link for nothing"
         else:
             line += ": a remote of MQTT 3.1.1 that sends a copy for each brings a message twice"
         yield f"{line}; with mqttVersion 5 each is subscribed to as it is, and a message comes once"

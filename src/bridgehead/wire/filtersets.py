@@ -7,7 +7,9 @@ messages, whatever else is subscribed to.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from itertools import zip_longest
+from typing import NamedTuple
 
 from bridgehead.wire.topicnames import covers, intersect, share_of
 
@@ -33,36 +35,42 @@ def alone(topic_filter: str) -> bool:
     return share_of(topic_filter)[0] is None
 
 
+class Overlap(NamedTuple):
+    """Filters that overlap in part."""
+
+    parts: list[str]
+    wide: str  # what covers them
+    joined: bool  # False: that would be everything, and nobody asked for it
+
+
 def apart(filters: Iterable[str]) -> list[str]:
-    """Filters that select all that these do, no two of them the same topic: those that overlap are joined into one."""
-    found: list[str] = []
-    for each in filters:
-        wide, place = each, len(found)
-        while (at := next((at for at, other in enumerate(found) if meet(other, wide)), None)) is not None:
-            wide, place = join(found.pop(at), wide), min(place, at)
-        found.insert(place, wide)
-    return list(dict.fromkeys(found))
+    """Filters that select all that these do: those that overlap are joined, so that no two select the same topic.
+
+    Only what nothing but everything covers stays as it is, and overlaps.
+    """
+    return list(dict.fromkeys(each for _, kept in _groups(filters) for each in kept))
+
+
+def overlaps(filters: Iterable[str]) -> list[Overlap]:
+    """Which of them overlap in part, and what ``apart`` makes of it."""
+    found = []
+    for parts, kept in _groups(without_covered(filters)):
+        if len(parts) > 1:
+            meeting = [each for each in parts if any(meet(each, other) for other in parts if other != each)]
+            wide = reduce(join, parts)
+            found.append(Overlap(meeting, wide, joined=kept == [wide]))
+    return found
 
 
 def join(one: str, other: str) -> str:
-    """The narrowest filter that covers both of two filters that meet.
-
-    Only such are joined: of the same depth but for ``#``, and either both among the server's own topics ($) or neither.
-    """
+    """The narrowest filter that covers both: of the server's own topics ($...), or of others."""
     levels: list[str] = []
     for left, right in zip_longest(one.split("/"), other.split("/")):
-        if "#" in (left, right):
+        if "#" in (left, right) or None in (left, right):  # a/# selects a too
             levels.append("#")
             break
         levels.append(left if left == right else "+")
     return "/".join(levels)
-
-
-def joins(filters: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Of ``apart`` the filters that nobody has given, each with those that overlap and made it necessary."""
-    given = without_covered(filters)
-    overlap = [each for each in given if any(meet(each, other) for other in given if other != each)]
-    return [(wide, [each for each in overlap if covers(wide, each)]) for wide in apart(given) if wide not in given]
 
 
 def is_everything(topic_filter: str) -> bool:
@@ -71,12 +79,27 @@ def is_everything(topic_filter: str) -> bool:
     return last == "#" and all(level == "+" for level in above)
 
 
-def too_wide(filters: Iterable[str]) -> tuple[str, list[str]] | None:
-    """Filters that overlap and have no level in common, nor a depth, with what alone covers them: everything."""
-    for wide, parts in joins(filters):
-        if is_everything(wide) and not any(is_everything(each) for each in parts):
-            return wide, parts
-    return None
+def _groups(filters: Iterable[str]) -> list[tuple[list[str], list[str]]]:
+    """Filters of which none overlaps one of another group, and what to subscribe to for each group."""
+    groups: list[tuple[list[str], list[str]]] = []
+    for each in filters:
+        parts, kept, place = [each], [each], len(groups)
+        while (at := next((at for at, (_, other) in enumerate(groups) if _any_of_both_meet(other, kept)), None)) is not None:
+            parts, place = [*groups.pop(at)[0], *parts], min(place, at)
+            kept = _kept(parts)
+        groups.insert(place, (parts, kept))
+    return groups
+
+
+def _kept(parts: list[str]) -> list[str]:
+    wide = reduce(join, parts)
+    if is_everything(wide) and not any(is_everything(each) for each in parts):
+        return without_covered(parts)
+    return [wide]
+
+
+def _any_of_both_meet(some: list[str], others: list[str]) -> bool:
+    return any(meet(one, other) for one in some for other in others)
 
 
 def _makes_needless(wide: str, narrow: str) -> bool:

@@ -48,9 +48,10 @@ def test_filters_that_3_1_1_joins_are_told_with_what_is_subscribed_instead() -> 
 
 
 def test_filters_that_only_everything_covers_stay_as_they_are_over_3_1_1_and_that_is_told() -> None:
-    rules = [{"filters": ["sensors/#"]}, {"filters": ["+/status", "c"]}]
-    [line] = told({"mqttVersion": "3.1.1", "remoteSubscriptions": rules}, {"remoteSubscriptions": rules})
+    rules = [{"filters": ["sensors/#"]}, {"filters": ["+/status", "c", "x/1/+", "x/+/1"]}]
+    [line, other] = told({"mqttVersion": "3.1.1", "remoteSubscriptions": rules}, {"remoteSubscriptions": rules})
     assert line.startswith("bridges[0].remoteSubscriptions: sensors/# and +/status overlap: a remote of MQTT 3.1.1 that sends")
+    assert other.startswith("bridges[0].remoteSubscriptions: x/1/+ and x/+/1 overlap and are subscribed to as x/+/+")
 
 
 def test_two_bridges_with_one_client_id_at_one_remote_are_told() -> None:
