@@ -79,7 +79,7 @@ class Node:
         self._engines: Engines | None = None
         self._backing_up = False
         self._console: Console | None = None
-        self._management: Management | None = None  # None: it has not started yet
+        self._management = Management(self._configuration, self)
         self._file_watch: FileWatch | None = None
         self._reloads: set[asyncio.Task[None]] = set()
 
@@ -154,8 +154,7 @@ class Node:
                 self._listeners.append(Listener(self.broker, listener.host, listener.port))
                 await self._listeners[-1].bind()
             console = self.settings.console
-            management = Management(self._configuration, self)
-            routers = (backup_router(self._back_up), deadletters.router(self._desk), bridges_router(management))
+            routers = (backup_router(self._back_up), deadletters.router(self._desk), bridges_router(self._management))
             token = None if console.token is None else console.token.get_secret_value()
             self._console = Console(console.host, console.port, self.view(), *routers, token=token)
             await self._console.start()
@@ -171,10 +170,9 @@ class Node:
         self._bridges.on_change = self._show
         self._bridges.begin()
         self._engines.wake()  # rows of an earlier life may wait
-        management.begin()
-        self._management = management
+        self._management.begin()
         if self.settings.watch_file and self._configuration.path is not None:
-            self._file_watch = FileWatch(self._configuration.path, self.reload)
+            self._file_watch = FileWatch(self._configuration.path, self._configuration.text, self.reload)
             self._file_watch.start()
 
     # -- changing while it runs ---------------------------------------------------------------------------------------
@@ -217,14 +215,13 @@ class Node:
 
     def reload(self) -> None:
         """Read the configuration file again, in the background; what is wrong with it is said, and changes nothing."""
-        if self._management is not None:
-            task = asyncio.get_running_loop().create_task(self._reload(self._management))
-            self._reloads.add(task)
-            task.add_done_callback(self._reloads.discard)
+        task = asyncio.get_running_loop().create_task(self._reload())
+        self._reloads.add(task)
+        task.add_done_callback(self._reloads.discard)
 
-    async def _reload(self, management: Management) -> None:
+    async def _reload(self) -> None:
         try:
-            await management.reload()
+            await self._management.reload()
         except SettingsError as error:
             log.error("the configuration file has %d faults, nothing is changed:\n%s", len(error.faults), error)
         except (OSError, RefusedError, StartError) as error:
@@ -299,6 +296,7 @@ class Node:
                 storage=lambda: {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot()},
                 removed={route: self._routes.outboxes[route] for route in self._routes.removed},
                 space=self._space,
+                file_refused=lambda: self._management.refused,
             )
         return self._view
 
@@ -334,8 +332,7 @@ class Node:
                 watch.cancel()
         if self._file_watch is not None:
             self._file_watch.stop()
-        if self._management is not None:
-            await self._management.end()
+        await self._management.end()
         for listener in self._listeners:
             await listener.stop()
         if self._engines is not None:

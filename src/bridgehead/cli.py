@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,8 @@ def check(config: ConfigFile) -> None:
 def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
     """Run a node in the foreground until SIGTERM or SIGINT."""
     _log_to_stderr(verbose=verbose)
+    told = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: told.set())  # until there is a node to be told: it would end us
     configuration = configuration_of(config)
     settings = configuration.settings
     for line in advice(settings):
@@ -69,6 +72,8 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
         stopped = _until_told_to_stop()
         node.on_failure = stopped.set
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.reload)
+        if told.is_set():
+            node.reload()
         await node.start()
         logging.getLogger("bridgehead").info("node %s listens on %s", settings.node, node.ports)
         await stopped.wait()

@@ -65,7 +65,8 @@ class Way:
             top = Tunnel(top, self.proxy, host, port, CONNECT_WITHIN)
             target = (self.proxy.host, self.proxy.port)
         loop = asyncio.get_running_loop()
-        transport, _ = await asyncio.wait_for(loop.create_connection(lambda: top, *target), CONNECT_WITHIN)
+        async with asyncio.timeout(CONNECT_WITHIN):  # not wait_for: up to 3.11 it may swallow that we are to end
+            transport, _ = await loop.create_connection(lambda: top, *target)
         return transport
 
     def reached(self, host: str, port: int) -> str:

@@ -200,7 +200,8 @@ class Uplink:
             self._identity = self.rule.credentials.now()
             transport = await self.rule.way.dial(link, host, port)
             await _either(self._opened, self._closed)  # each layer has its own limit
-            await asyncio.wait_for(_either(self._connack, self._closed), CONNACK_WITHIN)
+            async with asyncio.timeout(CONNACK_WITHIN):
+                await _either(self._connack, self._closed)
             await self._while_connected()
         except SettingsError as error:
             self._error = "; ".join(f"{key} {fault}" for key, fault in error.faults)
@@ -237,7 +238,8 @@ class Uplink:
         """
         while not self._closed.is_set():
             try:
-                await asyncio.wait_for(self._closed.wait(), self._keep_alive / 2 or None)
+                async with asyncio.timeout(self._keep_alive / 2 or None):
+                    await self._closed.wait()
             except TimeoutError:
                 if self._link is not None and not self._link.reading:
                     self._last_heard = monotonic()  # whom we do not listen to is not silent

@@ -21,12 +21,13 @@ Stamp = tuple[int, int, int] | None
 class FileWatch:
     """From ``start`` to ``stop``, on the event loop."""
 
-    def __init__(self, path: Path, on_change: Callable[[], None]) -> None:
+    def __init__(self, path: Path, text: str, on_change: Callable[[], None]) -> None:
+        """``text``: what was read of the file; it may say something else by now."""
         self._path = path
         self._on_change = on_change
         self._stamp = _stamp(path)
-        self._text = _digest(path)
-        self._restless = False  # the stamp has changed with the last look
+        self._text: bytes | None = hashlib.sha256(text.encode()).digest()
+        self._restless = True  # the text is to be looked at when the stamp is the same for one more look
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:

@@ -46,6 +46,7 @@ class Management:
         self._changing = asyncio.Lock()
         self._begun = asyncio.Event()
         self._ended = False
+        self.refused: str | None = None  # why the file, as it was read last, is not followed
 
     def begin(self) -> None:
         """The node has started: whoever wanted a change before that has waited for it."""
@@ -54,6 +55,7 @@ class Management:
     async def end(self) -> None:
         """The node is about to stop: the change that is being made is the last one."""
         self._ended = True
+        self._begun.set()  # whoever waits for that is refused
         async with self._changing:
             return
 
@@ -152,9 +154,15 @@ class Management:
     async def reload(self) -> Difference:
         """Read the configuration file again; SettingsError if it is faulty, and nothing has changed."""
         async with self._one_at_a_time():
-            candidate = self._configuration.reread()
-            found = difference(self._node.settings, candidate.settings)
-            await self._become(candidate)
+            try:
+                candidate = self._configuration.reread()
+                found = difference(self._node.settings, candidate.settings)
+                await self._become(candidate)
+            except SettingsError as error:
+                (place, text), *others = error.faults
+                self.refused = f"{place}: {text}" + (f" (and {len(others)} more)" if others else "")
+                raise
+            self.refused = None
         if found.at_next_start:
             log.warning("the file has changed in what takes effect at the next start: %s", ", ".join(found.at_next_start))
         log.info("the file was read again: %s", _words(found, frozenset(), frozenset()))

@@ -50,14 +50,16 @@ class Configuration:
     file: Document  # what is in it
     overlay: Overlay
     settings: Settings
+    text: str = ""  # of the file
 
     @staticmethod
     def read(path: Path | None, env: Mapping[str, str]) -> Configuration:
         """The file, with what an earlier life has saved of API calls."""
-        file = _document(path)
+        text = _text(path)
+        file = _document(text)
         alone = _settings(file, Overlay(), env, path)
         overlay = read_overlay(alone.data_dir).under(_bridges(file.value))
-        return Configuration(path, env, file, overlay, _settings(file, overlay, env, path))
+        return Configuration(path, env, file, overlay, _settings(file, overlay, env, path), text)
 
     @staticmethod
     def of(settings: Settings) -> Configuration:
@@ -67,9 +69,14 @@ class Configuration:
         return Configuration(None, {}, Document(value=whole), Overlay(), settings)
 
     def reread(self) -> Configuration:
-        """The same file as it is now."""
-        file = _document(self.path) if self.path is not None else self.file
-        return self._with(file, self.overlay.under(_bridges(file.value)))
+        """The same file as it is now. One that has lost all that it said was cut short: nobody meant that."""
+        if self.path is None:
+            return self
+        text = _text(self.path)
+        file = _document(text)
+        if self.file.value and not file.value:
+            raise SettingsError([(str(self.path), "says nothing any more; a node without bridges has bridges: []")])
+        return replace(self._with(file, self.overlay.under(_bridges(file.value))), text=text)
 
     @property
     def bridges(self) -> dict[str, Raw]:
@@ -89,10 +96,11 @@ class Configuration:
         return replace(self, file=file, overlay=overlay, settings=settings)
 
 
-def _document(path: Path | None) -> Document:
-    if path is None:
-        return Document(value={})
-    text = text_of(path)
+def _text(path: Path | None) -> str:
+    return "" if path is None else text_of(path)
+
+
+def _document(text: str) -> Document:
     with unreadable_as_faults():
         return read_document(text, _AsWritten())
 

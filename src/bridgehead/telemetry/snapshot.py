@@ -47,10 +47,14 @@ class NodeView:
     storage: Callable[[], dict[str, Any]] = dict
     removed: dict[str, Outbox] = field(default_factory=dict)  # of routes that are not in the file any more
     space: FreeSpace | None = None  # None: nothing is kept on a disk, or its space is not watched
+    file_refused: Callable[[], str | None] = lambda: None  # why the configuration file is not followed as it is
 
     def degraded(self) -> list[str]:
         """What does not work as it should while the node is ready all the same."""
         found = []
+        refused = self.file_refused()
+        if refused is not None:
+            found.append(f"the configuration file is not followed: {refused}")
         if self.space is not None and self.space.low:
             found.append(f"free disk space is below persistence.minFree ({self.space.free} of {self.space.min_free} bytes)")
         for view in self.routes:

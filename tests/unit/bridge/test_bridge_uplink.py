@@ -162,6 +162,16 @@ async def test_a_stop_has_nothing_to_wait_for_before_the_remote_has_answered(rem
     assert bridge.uplink.status.state == "stopped"
 
 
+async def test_a_stop_is_heard_at_every_step_of_connecting(remote: Remote) -> None:
+    for steps in range(60):
+        bridge = Span(remote.port)
+        bridge.uplink.start()
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await asyncio.wait_for(bridge.uplink.stop(), 1)
+        assert bridge.uplink.status.state == "stopped", steps
+
+
 @pytest.mark.parametrize("packet", [Subscribe(1, []), Unsuback(1), Connack()], ids=["SUBSCRIBE", "UNSUBACK", "CONNACK"])
 async def test_a_remote_that_breaks_the_protocol_is_told_and_left(remote: Remote, span: Spans, packet: Any) -> None:
     bridge = span()

@@ -11,11 +11,13 @@ from bridgehead.node.filewatch import FileWatch
 
 
 class Watched:
-    def __init__(self, path: Path) -> None:
+    """Of which "one" was read; ``found`` is what is there when the watch begins."""
+
+    def __init__(self, path: Path, found: str = "one") -> None:
         self.path = path
         self.changes = 0
-        path.write_text("one")
-        self._watch = FileWatch(path, self._changed)
+        path.write_text(found)
+        self._watch = FileWatch(path, "one", self._changed)
         self._time = os.stat(path).st_mtime_ns
 
     def _changed(self) -> None:
@@ -38,6 +40,10 @@ class Watched:
 @pytest.fixture
 def watched(tmp_path: Path) -> Watched:
     return Watched(tmp_path / "node.yaml")
+
+
+def test_what_was_written_after_the_file_was_read_and_before_it_was_watched_counts(tmp_path: Path) -> None:
+    assert Watched(tmp_path / "node.yaml", found="two").looks(3) == 1
 
 
 def test_a_file_that_is_as_it_was_is_no_change(watched: Watched) -> None:
