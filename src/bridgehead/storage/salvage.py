@@ -150,7 +150,7 @@ class _Copy:
         try:
             write_meta(target, secrets.token_hex(8))
             batches = self._copy_batches(target)
-            if not batches and not self._states and not self._format_is_ours():
+            if not batches and not self._states and self._is_foreign():
                 raise StartError(f"{self._directory} is damaged, and nothing in it is of a format that this version knows")
             self._copy_small(target, set_aside)
             target.flush()
@@ -158,12 +158,11 @@ class _Copy:
             target.close()
         return self._losses
 
-    def _format_is_ours(self) -> bool:
-        try:
-            found = self._source.get(FORMAT_KEY)
-        except Exception:
+    def _is_foreign(self) -> bool:
+        """Something can be read, and nothing of it is ours. Where nothing can be read at all, there is nothing to protect."""
+        if any(key == FORMAT_KEY for key, _ in scan_past_damage(self._source, FORMAT_KEY, _pass_by)):
             return False
-        return found is not None
+        return next(scan_past_damage(self._source, b"", _pass_by), None) is not None
 
     def _read_small(self) -> None:
         try:
@@ -272,3 +271,7 @@ class _Copy:
             key = shelf_key(Kind.STATE, shelf)
             batch.put(key, pack_state(key, state))
         target.write(batch)
+
+
+def _pass_by(last: bytes, following: bytes | None) -> None:
+    """A place that cannot be read, and is told elsewhere."""

@@ -270,6 +270,27 @@ def test_a_repair_without_room_is_refused_and_leaves_everything_as_it_is(
     assert sorted(path.name for path in directory.iterdir()) == before
 
 
+@pytest.mark.parametrize("damage", ["removed", "shortened", "unreadable"])
+def test_a_store_of_which_nothing_is_left_is_set_aside_and_the_loss_told(store: Store, tmp_path: Path, damage: str) -> None:
+    """A clean stop may leave everything in one table."""
+    directory = damaged_copy(store.directory, tmp_path / "d" / "store")
+    engine = RocksEngine(directory)
+    engine._db.flush()
+    engine._db.compact_range(None, None)
+    engine.close()
+    [table] = directory.glob("*.sst")
+    if damage == "removed":
+        table.unlink()
+    elif damage == "shortened":
+        cut(table, table.stat().st_size // 100)
+    else:
+        table.write_bytes(bytes(table.stat().st_size))
+    engine = check(directory, store.truth, damage)
+    assert engine.losses.unknown >= 1
+    [set_aside] = engine.losses.set_aside
+    assert directory.with_name(set_aside).exists()
+
+
 def test_damaged_data_of_something_else_is_refused(tmp_path: Path) -> None:
     db = Rdict(str(tmp_path / "store"), Options(raw_mode=True))
     db[b"foreign"] = b"data"
