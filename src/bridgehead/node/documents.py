@@ -11,7 +11,6 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel, SecretStr
 
-from bridgehead.errors import SettingsError
 from bridgehead.node.theirnames import SECRET, place_in, with_our_names, with_their_names
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.environment import fill_in
@@ -28,15 +27,17 @@ def shown(bridge: Bridge, written: Raw) -> Raw:
     return with_their_names(whole)
 
 
-def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
-    """What a client has sent, as the file would say it; secrets that it leaves as they were shown are those of ``present``."""
-    document = with_our_names({key: value for key, value in _given(body).items() if key != "status"})
+def taken(body: Mapping[str, Any], present: Raw | None) -> tuple[Raw, list[tuple[str, str]]]:
+    """What a client has sent, as the file would say it, and the faults that nobody finds in that any more.
+
+    Secrets that it leaves as they were shown are those of ``present``.
+    """
+    document, faults = with_our_names({key: value for key, value in _given(body).items() if key != "status"})
     if document.get("loopPreventionHopCount") == 0:
         del document["loopPreventionHopCount"]  # the original's word for none given
     for rules in ("localSubscriptions", "remoteSubscriptions"):
         if isinstance(document.get(rules), list):
             document[rules] = [_given(rule) if isinstance(rule, dict) else rule for rule in document[rules]]
-    faults: list[tuple[str, str]] = []
     for place in _secrets(Bridge):
         before = _found(present or {}, place)
         if before is not None:
@@ -44,9 +45,7 @@ def taken(body: Mapping[str, Any], present: Raw | None) -> Raw:
         elif _found(document, place) == SECRET:
             unknown = f"{SECRET} stands for a secret that is not known here: give the secret itself"
             faults.append((place_in(body, ".".join(place)), unknown))
-    if faults:
-        raise SettingsError(faults)
-    return document
+    return document, faults
 
 
 def _given(part: Mapping[str, Any]) -> dict[str, Any]:

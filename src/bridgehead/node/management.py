@@ -97,10 +97,10 @@ class Management:
 
     async def add(self, body: dict[str, Any], *, purge: bool = False) -> None:
         async with self._one_at_a_time():
-            document, bridge = taken(body, None), body.get("id")
+            bridge = body.get("id")
             if isinstance(bridge, str) and bridge in self._configuration.bridges:
                 raise ConflictError(f"there is a bridge {bridge} already")
-            candidate = self._checked(str(bridge), document, body)
+            candidate = self._checked(str(bridge), body, *taken(body, None))
             if purge:
                 await self._node.purge(str(bridge))
             await self._become(candidate)
@@ -109,10 +109,10 @@ class Management:
     async def replace(self, bridge: str, body: dict[str, Any], *, purge: bool = False) -> None:
         """The bridge runs afterwards."""
         async with self._one_at_a_time():
-            document = taken(body, self._configuration.bridges[self._known(bridge)])
+            document, faults = taken(body, self._configuration.bridges[self._known(bridge)])
             if document.setdefault("id", bridge) != bridge:
                 raise SettingsError([("id", f"must be that of the address: {bridge}")])
-            await self._become(self._checked(bridge, document, body).told_to_stop(bridge, stop=False))
+            await self._become(self._checked(bridge, body, document, faults).told_to_stop(bridge, stop=False))
         await self._node.bridges.settled([bridge])
         if purge:
             await self._purge(bridge)
@@ -174,14 +174,19 @@ class Management:
             raise NotThereError(f"there is no bridge {bridge}")
         return bridge
 
-    def _checked(self, bridge: str, document: dict[str, Any], body: dict[str, Any]) -> Configuration:
+    def _checked(
+        self, bridge: str, body: dict[str, Any], document: dict[str, Any], faults: list[tuple[str, str]]
+    ) -> Configuration:
         """With this bridge; the faults of it are told by their places in what was sent."""
         try:
-            return self._configuration.changed(bridge, document)
+            candidate = self._configuration.changed(bridge, document)
         except SettingsError as error:
             own = in_overlay(bridge)
-            faults = [(place_in(body, path.removeprefix(own).removeprefix(": ")), text) for path, text in error.faults]
-            raise SettingsError(faults) from None
+            more = [(place_in(body, path.removeprefix(own).removeprefix(": ")), text) for path, text in error.faults]
+            raise SettingsError([*faults, *more]) from None
+        if faults:
+            raise SettingsError(faults)
+        return candidate
 
     async def _become(self, candidate: Configuration) -> None:
         before = self._configuration

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bridgehead.errors import SettingsError
 from bridgehead.settings.overlay import Raw
 
 SECRET: Final = "********"
@@ -51,8 +50,8 @@ def _shown(name: str, part: Raw | None) -> Raw | None:
     return found
 
 
-def with_our_names(body: Mapping[str, Any]) -> Raw:
-    """What was sent, as the file would say it; SettingsError where that says what cannot be."""
+def with_our_names(body: Mapping[str, Any]) -> tuple[Raw, list[tuple[str, str]]]:
+    """What was sent, as the file would say it, and the faults of what it cannot say."""
     document = {key: value for key, value in body.items() if key not in _PARTS}
     faults: list[tuple[str, str]] = []
     for theirs, ours in _PARTS.items():
@@ -67,9 +66,7 @@ def with_our_names(body: Mapping[str, Any]) -> Raw:
             if document.get(ours) not in (None, part):
                 faults.append((ours, f"says something else than {theirs}, its other name: give one of them"))
             document[ours] = part  # whatever it is, whoever checks it says what is wrong
-    if faults:
-        raise SettingsError(faults)
-    return document
+    return document, faults
 
 
 def _without_stores(said: Raw) -> Iterator[tuple[str, str]]:
@@ -78,7 +75,7 @@ def _without_stores(said: Raw) -> Iterator[tuple[str, str]]:
         kind, path = said.pop(f"{store}Type", None), said.get(f"{store}Path")
         if kind not in (None, "PKCS12"):
             yield f"{store}Type", "must be PKCS12, or none for PEM; keytool -importkeystore -deststoretype PKCS12 makes one"
-        elif kind is not None and path is not None and not _is_pkcs12(path):
+        elif kind is not None and isinstance(path, str) and not _is_pkcs12(path):
             yield f"{store}Type", f"the name of a PKCS12 file must end in {' or '.join(_PKCS12)}"
     private = said.pop("privateKeyPassword", None)
     if private is not None and said.setdefault("keystorePassword", private) != private and private != SECRET:

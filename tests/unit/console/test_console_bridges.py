@@ -51,3 +51,15 @@ async def test_a_body_that_cannot_be_used_is_a_problem_document(
     assert problem["type"] in ("InvalidQueryParameter", "BridgeFailedSchemaValidation")
     assert problem["status"] == 400
     assert problem["errors"]
+
+
+async def test_all_faults_are_told_at_once_by_the_names_that_were_used(api: httpx.AsyncClient) -> None:
+    tls = {"enabled": True, "keystorePath": "/k.jks", "keystoreType": "JKS", "handshakeTimeout": -1}
+    body = {"id": "new", "host": "h", "port": 0, "password": "********", "tlsConfiguration": tls}
+    problem = (await api.post(API, json=body)).json()
+    assert {each["parameter"] for each in problem["errors"]} >= {
+        "port",
+        "password",
+        "tlsConfiguration.keystoreType",
+        "tlsConfiguration.handshakeTimeout",
+    }
