@@ -317,7 +317,7 @@ def test_a_file_that_was_only_touched_changes_nothing_and_what_it_says_anew_is_f
     os.kill(place.node.pid, signal.SIGHUP)
     until(lambda: "has 3 faults, nothing is changed" in place.node.log(), "the faults are told", detail=place.node.log)
     code, problem = place.node.ask("POST", "/api/v1/management/reload", {})
-    assert (code, len(problem["errors"])) == (400, 3)
+    assert (code, problem["type"], len(problem["errors"])) == (400, "ConfigurationInvalid", 3)
     assert [place.node.bridge(name)["connects"] for name in "bc"] == [1, 1]
 
     write(place.bridge("b"), place.bridge("d"), journal={"maxBytes": "1GiB"})

@@ -107,9 +107,12 @@ def bridges_router(management: Management) -> APIRouter:
         await does[told.command](bridge)
         return {"status": "PENDING", "type": "bridge", "identifier": bridge, "callbackTimeoutMillis": PENDING_FOR}
 
-    @api.post("/reload")
-    async def reload() -> dict[str, Any]:
-        found = await management.reload()
+    @api.post("/reload", response_model=None)
+    async def reload() -> dict[str, Any] | Response:
+        try:
+            found = await management.reload()
+        except SettingsError as error:
+            return problem(400, "ConfigurationInvalid", "The file cannot be followed", str(error), error.faults)
         bridges = found.bridges
         return {
             "added": bridges.added,
