@@ -10,6 +10,9 @@ from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
+import pyarrow as pa
+
+from bridgehead.columns.schema import MESSAGE
 from bridgehead.pipeline.archive.landing import LISTED_DDL, Landing, Stage
 from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.jobconfig import JobConfig, QueryConfig
@@ -18,6 +21,7 @@ from bridgehead.pipeline.protocol import Planned
 from bridgehead.pipeline.query import messages_of, options, register
 from bridgehead.pipeline.rules import apply, as_it_came
 from bridgehead.pipeline.source import JournalSource
+from bridgehead.pipeline.takingapart import culprits
 from bridgehead.pipeline.task import MANIFEST_DDL, StageRows, listed
 from bridgehead.pipeline.usercode import OFFSET, Made, made_by, made_of
 from bridgehead.storage.deadletters import TRANSFORM_FAILED
@@ -34,6 +38,10 @@ _ROCKS_STATE: Final = {
     "fs.file.impl.disable.cache": "true",
 }
 """transformWithState works with no other store, and in this one state may be larger than memory."""
+
+AT_HAND_ROWS: Final = 10_000
+AT_HAND_BYTES: Final = 32 << 20
+"""Messages that the driver takes itself when it looks for those that fail."""
 
 Parts = list[dict[str, Any]]
 
@@ -108,8 +116,9 @@ class Lander:
         except Exception as error:
             if not self._may_take_apart or not is_of_the_rows(error):
                 raise
-            failing = self._failing(planned)
-            listed = self._listed(self._evaluated(planned.start, planned.end, failing), stage)
+            failing = culprits(planned.start, planned.end, self._fails)
+            messages = self._standing(planned.start, planned.end)
+            listed = self._listed(self._evaluated(messages.where(~messages[OFFSET].isin(*failing))), stage)
             dead = self._buried(failing)
         batch = (name, number) if self._made.has_memory else None
         commit = partial(self._node.commit, log, planned.start, planned.end, batch=batch)
@@ -141,32 +150,28 @@ class Lander:
         """What one message does to a memory cannot be taken apart from what the others do."""
         return self._transform is not None and self._transform.on_error == "dead-letter" and not self._made.has_memory
 
-    def _failing(self, planned: Planned) -> list[int]:
-        """The offsets of the messages that fail: the batch in halves, and these in halves, until what fails is one message."""
-        failing: list[int] = []
-        ranges = [(planned.start, planned.end)]
-        while ranges:
-            start, end = ranges.pop()
-            try:
-                self._evaluated(start, end).write.format("noop").mode("overwrite").save()
-            except Exception as error:
-                if not is_of_the_rows(error):
-                    raise
-                if end - start > 1:
-                    middle = (start + end) // 2
-                    ranges += [(middle, end), (start, middle)]
-                else:
-                    failing.append(start)
-        return failing
+    def _fails(self, start: int, end: int) -> bool:
+        try:
+            self._evaluated(self._standing(start, end)).write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            if not is_of_the_rows(error):
+                raise
+            return True
+        return False
 
-    def _evaluated(self, start: int, end: int, without: Collection[int] = ()) -> Any:
-        """What the transform makes of a range, as a table that stands still; ``without`` some messages."""
-        assert self._transform is not None
+    def _standing(self, start: int, end: int) -> Any:
+        """The messages of a range, as a table that stands still."""
+        if end - start <= AT_HAND_ROWS:
+            found = pa.Table.from_batches(self._node.read_messages(self._incarnation, self._query.log, start, end), MESSAGE)
+            if found.nbytes <= AT_HAND_BYTES:  # a source in Python starts three processes before its first row
+                return self._session.createDataFrame(found)
         given = options(self._config, self._query, self._tasks)
         wanted = {**given, "incarnation": self._incarnation, "start": str(start), "end": str(end)}
-        messages = self._session.read.format(JournalSource.name()).options(**wanted).load()
-        if without:
-            messages = messages.where(~messages[OFFSET].isin(*without))
+        return self._session.read.format(JournalSource.name()).options(**wanted).load()
+
+    def _evaluated(self, messages: Any) -> Any:
+        """What the transform makes of them."""
+        assert self._transform is not None
         return made_of(self._transform, self._session, messages, whole=self._archive is not None)
 
     def _buried(self, failing: Collection[int]) -> Parts:

@@ -52,7 +52,7 @@ def read_document(text: str, env: Mapping[str, str]) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = _QUOTED.sub("something else", error.problem or "not readable")
+        problem = _QUOTED.sub("something else", (error.problem or "not readable").replace(r"character '\t'", "a tab"))
         raise UnreadableError(where, f"not valid YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1

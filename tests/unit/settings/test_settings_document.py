@@ -22,6 +22,7 @@ def test_an_empty_document_is_a_node_with_all_defaults(text: str) -> None:
 def test_a_syntax_error_has_line_and_column() -> None:
     assert refusal("node: a\nlisteners: [\n").startswith("line 3, column 1: not valid YAML")
     assert refusal("node: a\nb: \x07").startswith("line 2, column 4: not valid YAML")
+    assert refusal("node:\n\ta: 1\n") == "line 2, column 1: not valid YAML: found a tab that cannot start any token"
 
 
 @pytest.mark.parametrize("text", ["- 1", "text", "5", "[]"])
