@@ -5,19 +5,18 @@ The kernel kills a child when the thread ends that has started it. So one thread
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
+from typing import Any, Final
 
-from bridgehead.pipeline.leash import hold
+_ENDS_WITH_US: Final = ("setpriv", "--pdeathsig", "KILL")
+"""Not a ``preexec_fn``: for that Python forks, and in the copy py4j shuts the connections of all threads that are not there,
+which are ours as well."""
 
 _starter = ThreadPoolExecutor(1, thread_name_prefix="starter")
 
 
 def start(command: Sequence[str], **given: Any) -> subprocess.Popen[bytes]:
     """As ``Popen``."""
-    held = partial(hold, os.getpid())
-    return _starter.submit(subprocess.Popen[bytes], command, preexec_fn=held, **given).result()
+    return _starter.submit(subprocess.Popen[bytes], [*_ENDS_WITH_US, *command], **given).result()
