@@ -58,8 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         {"address": f"127.0.0.1:{secured}", "token": "${ENV:TOKEN}", "caFile": str(authority.cert)},
     ]
     with ExitStack() as stack:
-        # With a full window mosquitto 2.0.11 reorders messages to a slow subscriber; this one is never full.
-        remote = Mosquitto(directory / "remote", window=60_000).start()
+        remote = Mosquitto(directory / "remote").start()
         stack.callback(remote.stop)
         started: dict[str, NodeProcess] = {}
         for name, flight in flights.items():

@@ -171,7 +171,10 @@ class Link(asyncio.BufferedProtocol):
             self.closing, self.writable, self._deaf = True, False, True
             self.resume_reading()
             if self._transport.can_write_eof():
-                self._transport.write_eof()
+                try:
+                    self._transport.write_eof()
+                except OSError:  # the peer has reset the connection, and the loop does not know it yet
+                    self.abort()
 
     def close(self) -> None:
         """Close after what was written has left."""

@@ -1,4 +1,4 @@
-"""A scripted remote, and spans towards it that are stopped at the end of a test."""
+"""Spans towards a scripted remote that are stopped at the end of a test."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ import pytest
 
 from making.remote import Remote
 from making.span import Span
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[Remote]:
-    remote = await Remote().start()
-    yield remote
-    await remote.stop()
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ from making.rows import numbered, wire_rows
 from making.span import until
 
 FILE_NATIVE = {"persistence": {"mode": "file-native"}}
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[Remote]:
-    remote = await Remote().start()
-    yield remote
-    await remote.stop()
 
 
 async def worked(node: Node, remote: Remote) -> str:

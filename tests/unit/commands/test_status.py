@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +15,6 @@ from making.node import inline_node
 from making.remote import Remote
 from making.rows import numbered, wire_rows
 from making.span import until
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[Remote]:
-    remote = await Remote().start()
-    yield remote
-    await remote.stop()
 
 
 async def test_it_shows_the_node_its_bridges_and_its_routes(remote: Remote, tmp_path: Path) -> None:

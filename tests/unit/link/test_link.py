@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Iterator
 
 import numpy as np
@@ -273,6 +274,16 @@ async def test_what_nobody_wanted_to_read_is_not_read_after_a_reset_either() -> 
     owner.link.write(b"too late")
     await owner.ended.wait()
     assert owner.payloads == []
+
+
+async def test_an_end_said_to_a_peer_that_has_just_reset_the_connection_is_an_end() -> None:
+    """Over TLS a broker that closes on DISCONNECT may find our close_notify unread: that is a reset."""
+    owner, peer = await _connected()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    peer.close()
+    owner.link.finish()
+    await owner.ended.wait()
+    assert len(owner.closed) == 1
 
 
 async def _connected() -> tuple[Owner, socket.socket]:

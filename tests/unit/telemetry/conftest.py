@@ -1,4 +1,4 @@
-"""A node with one bridge, and the scripted remote of it."""
+"""A node with one bridge."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ import pytest
 from bridgehead.app import Node
 from making.node import inline_node
 from making.remote import Remote
-
-
-@pytest.fixture
-async def remote() -> AsyncIterator[Remote]:
-    remote = await Remote().start()
-    yield remote
-    await remote.stop()
 
 
 @pytest.fixture
