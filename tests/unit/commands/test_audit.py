@@ -46,6 +46,7 @@ async def left(remote: Remote, tmp_path: Path) -> tuple[Settings, str]:
     """What a node has left, and its push route."""
     node = inline_node(tmp_path, remote.port, **FILE_NATIVE)
     push = await worked(node, remote)
+    await remote.stop()  # else the node waits for acknowledgements before it stops
     await node.stop()
     return node.settings, push
 
@@ -60,6 +61,7 @@ async def test_a_running_node_gives_both_sums_of_every_route(remote: Remote, tmp
     push = await worked(node, remote)
     console = node.settings.console.model_copy(update={"port": node.console_port})
     found = await asyncio.to_thread(audit, node.settings.model_copy(update={"console": console}))
+    await remote.stop()
     await node.stop()
     assert (found["source"], found["addsUp"], found["faults"]) == ("node", True, [])
     assert found["routes"][push] == {
@@ -203,4 +205,5 @@ async def test_an_account_is_of_one_moment(remote: Remote, tmp_path: Path) -> No
         assert account(node.view())["addsUp"]
         await asyncio.sleep(0)
         assert account(node.view())["addsUp"]
+    await remote.stop()
     await node.stop()

@@ -34,6 +34,7 @@ async def test_it_shows_the_node_its_bridges_and_its_routes(remote: Remote, tmp_
     waiting = push.split()
     assert (waiting[1], waiting[2], waiting[4]) == ("0", "5", "s")
     assert waiting[5:] == ["2", "0", "0", "0", "0"], "in flight, tier 2, delivered, dropped, dead letters"
+    await remote.stop()
     await node.stop()
 
 

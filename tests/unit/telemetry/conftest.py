@@ -17,4 +17,5 @@ async def node(remote: Remote, tmp_path: Path) -> AsyncIterator[Node]:
     node = inline_node(tmp_path, remote.port)
     await node.start()
     yield node
+    await remote.stop()  # else the node waits for acknowledgements before it stops
     await node.stop()

@@ -199,6 +199,7 @@ async def test_what_is_on_the_disk_and_what_is_not_are_counted_apart(remote: Rem
     assert await value(node, received, direction="push", store="disk") == 3
     assert await value(node, received, direction="push", store="memory") == 1
     assert await value(node, "bridgehead_storage_min_free_bytes") == 256 * 2**20
+    await remote.stop()
     await node.stop()
 
 
