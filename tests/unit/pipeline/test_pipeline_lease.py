@@ -66,7 +66,7 @@ class Leased:
 async def leased(tmp_path: Path) -> AsyncIterator[Leased]:
     leased = Leased(tmp_path)
     yield leased
-    await leased.desk.stop()
+    await leased.desk.stop(patience=0.0)
     await leased.host.service.stop()
 
 
@@ -75,7 +75,7 @@ async def brief(tmp_path: Path) -> AsyncIterator[Leased]:
     """With leases that end soon."""
     leased = Leased(tmp_path, SHORT)
     yield leased
-    await leased.desk.stop()
+    await leased.desk.stop(patience=0.0)
     await leased.host.service.stop()
 
 
