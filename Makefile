@@ -9,6 +9,10 @@ ARGS   ?=
 # The kernels are compiled once, here, and not while somebody waits for the first start. Who starts Spark often prepares that, too.
 COMPILE = $(VENV)/bin/python -c 'from bridgehead.wire import kernels; kernels.warm()'
 
+# Compiled modules are kept beside their sources, as the compiled kernels are, whatever the environment says of that: the tests
+# alone start hundreds of processes, and each of them would spend a fifth of its start on compiling them again.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Debian keeps mosquitto in a directory that is not on everybody's path.
 export PATH := $(PATH):/usr/sbin:/sbin
 

@@ -21,7 +21,7 @@ from bridgehead.commands import bridges, deadletters
 from bridgehead.commands.frame import AsJson, ConfigFile, configuration_of, one_line_errors, report_faults, settings_of
 from bridgehead.commands.importing import command as importing
 from bridgehead.errors import SettingsError, StorageError
-from bridgehead.interpreter import end, without_pandas
+from bridgehead.interpreter import end, hold_collector, release_collector, without_pandas
 from bridgehead.settings.advice import advice
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,7 @@ def check(config: ConfigFile) -> None:
 @app.command()
 def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
     """Run a node in the foreground until SIGTERM or SIGINT."""
+    hold_collector()
     _log_to_stderr(verbose=verbose)
     told = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: told.set())  # until there is a node to be told: it would end us
@@ -75,6 +76,7 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
         if told.is_set():
             node.reload()
         await node.start()
+        release_collector()
         logging.getLogger("bridgehead").info("node %s listens on %s", settings.node, node.ports)
         await stopped.wait()
         await node.stop()

@@ -28,3 +28,11 @@ def test_an_end_keeps_what_was_said_and_the_status() -> None:
         "import sys; from bridgehead.interpreter import end; sys.stdout.write('out'); sys.stderr.write('err'); end(3)"
     )
     assert (done.stdout, done.stderr, done.returncode) == ("out", "err", 3)
+
+
+def test_nothing_is_collected_before_a_process_is_alive_and_what_is_there_then_is_never_looked_through() -> None:
+    code = (
+        "import gc; from bridgehead.interpreter import hold_collector, release_collector;"
+        "hold_collector(); print(gc.isenabled()); release_collector(); print(gc.isenabled(), gc.get_freeze_count() > 1000)"
+    )
+    assert said(code).stdout.split() == ["False", "True", "True"]
