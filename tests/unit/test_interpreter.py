@@ -18,6 +18,11 @@ def test_the_parts_of_a_node_work_without_pandas() -> None:
     assert said(code).stdout.split() == ["3", "False"]
 
 
+def test_the_journal_of_a_reader_has_imported_no_pandas_before_it_can_say_so() -> None:
+    code = "import sys, bridgehead.spark.journalprocess; print({'pandas', 'numba'} & set(sys.modules))"
+    assert said(code).stdout.split() == ["set()"]
+
+
 def test_pandas_that_is_already_there_stays() -> None:
     code = "import pandas; from bridgehead.interpreter import without_pandas; without_pandas(); print('good')"
     assert said(code).stdout.split() == ["good"]

@@ -32,6 +32,7 @@ class Console:
             lifespan="off",
             timeout_graceful_shutdown=2,
             loop="none",
+            ws="none",
         )
         self._server = _Server(config)
         self._socket: socket.socket | None = None

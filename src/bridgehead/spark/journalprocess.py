@@ -15,17 +15,18 @@ import sys
 import threading
 from dataclasses import asdict, dataclass
 from logging.handlers import RotatingFileHandler
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import uvloop
 
 from bridgehead.errors import BridgeheadError
+from bridgehead.interpreter import hold_collector, release_collector, without_pandas
 from bridgehead.spark.journalclient import JournalClient
-from bridgehead.spark.journalservice import JournalService
 from bridgehead.spark.options import Source
-from bridgehead.spark.recorder import Recorder
 from bridgehead.spark.seat import Seat
-from bridgehead.wire import kernels
+
+if TYPE_CHECKING:
+    from bridgehead.spark.journalservice import JournalService
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ class Orders:
 
 
 def main() -> None:
+    hold_collector()
+    without_pandas()
     orders = Orders(**json.loads(sys.stdin.readline()))
     try:
         source = Source.model_validate(orders.source)
@@ -66,6 +69,10 @@ def main() -> None:
 
 
 async def _serve(source: Source, orders: Orders, seat: Seat) -> None:
+    from bridgehead.spark.journalservice import JournalService
+    from bridgehead.spark.recorder import Recorder
+    from bridgehead.wire import kernels
+
     recorder = Recorder(source)
     service = JournalService(recorder, source.journal_host, orders.port, orders.token)
     ending = asyncio.Event()
@@ -84,6 +91,7 @@ async def _serve(source: Source, orders: Orders, seat: Seat) -> None:
     told = {"pid": os.getpid(), "address": service.address, "token": orders.token, "leaves": not orders.leash}
     seat.write(told)
     _say({"port": service.port})
+    release_collector()
     await _until(ending, service, linger=None if orders.leash else LINGER)
     threading.Timer(STOP_WITHIN, os._exit, (FAILED,)).start()
     await recorder.stop()
