@@ -13,15 +13,16 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from bridgehead.spark import register
+from spark.session import light
 
 
 def main(options: dict[str, str], directory: Path) -> None:
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = SparkSession.builder.master("local[2]").config(map=light()).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
 
     def keep(rows: DataFrame, batch: int) -> None:
-        found = [int(bytes(row["payload"])) for row in rows.orderBy("journal_offset").collect()]
+        found = [int(bytes(row["payload"])) for row in sorted(rows.collect(), key=lambda row: row["journal_offset"])]
         aside = directory / f".{batch}"
         aside.write_text(json.dumps(found))
         os.replace(aside, directory / f"{batch:05}.json")

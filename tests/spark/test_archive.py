@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from spark.lake import Lake
+from spark.session import light
 from support.client import Client, Message
 from support.disk import MIB, SmallDisk
 from support.mosquitto import Mosquitto
@@ -28,7 +29,7 @@ COLUMNS = (
 READ_WITH_SPARK = """
 import json, sys
 from pyspark.sql import SparkSession
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark = SparkSession.builder.master("local[1]").config(map=json.loads(sys.argv[2])).getOrCreate()
 frame = spark.read.parquet(sys.argv[1])
 rows = frame.selectExpr("cast(payload as string) as payload", "date", "topic").collect()
 print(json.dumps([sorted(int(row.payload) for row in rows), sorted({str(row.date) for row in rows}), frame.columns]))
@@ -107,7 +108,7 @@ def test_every_row_of_a_route_is_in_its_archive_once_and_reaches_the_remote(node
 
 def test_spark_reads_the_same(node: NodeProcess) -> None:
     """After the test above."""
-    command = [sys.executable, "-c", READ_WITH_SPARK, str(node.directory / "lake" / "plain")]
+    command = [sys.executable, "-c", READ_WITH_SPARK, str(node.directory / "lake" / "plain"), json.dumps(light())]
     done = run(command, check=True, capture_output=True, text=True)
     found, days, columns = json.loads(done.stdout.splitlines()[-1])
     assert found == list(range(600))

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridgehead.spark import prepare
+from spark.session import light
 from support.client import Client, Message
 from support.mosquitto import Mosquitto
 
@@ -25,7 +26,7 @@ def spark() -> Iterator[SparkSession]:
         for name in ("PYSPARK_PYTHON", "JAVA_HOME"):  # what is made ready here is undone at the end
             environment.setenv(name, os.environ.get(name, ""))
         prepare()
-        session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+        session = SparkSession.builder.master("local[2]").config(map=light()).getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
         yield session
         session.stop()

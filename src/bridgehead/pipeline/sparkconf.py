@@ -42,7 +42,7 @@ appender.file.strategy.max = 3
 """
 
 
-_FEW_ROWS: Final = {
+FEW_ROWS: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -95,7 +95,7 @@ def spark_conf(config: JobConfig, work_dir: Path) -> dict[str, str]:
     if config.conf.get("spark.archives", "").endswith(f"#{SHIPPED}"):
         ours["spark.pyspark.python"] = SHIPPED_PYTHON
     if config.conf.get(MESSAGES_CONF) != "true":
-        ours |= _FEW_ROWS
+        ours |= FEW_ROWS
     if _LOCAL.match(config.master):
         ours |= {
             "spark.driver.bindAddress": "127.0.0.1",
