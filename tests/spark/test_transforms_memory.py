@@ -57,7 +57,7 @@ def counted(messages: DataFrame) -> DataFrame:
 '''
 
 MEANS = """
-SELECT concat('means/', topic) AS topic, cast(count(*) AS string) AS payload
+SELECT concat('means/', topic) AS topic, cast(count(*) AS string) AS payload, 2 AS qos
 FROM messages WATERMARK received_at DELAY OF INTERVAL 1 SECOND
 GROUP BY topic, window(received_at, '2 seconds')
 """
@@ -165,13 +165,16 @@ def test_a_row_that_is_no_message_is_a_dead_letter_with_its_reason(node: NodePro
 
 @pytest.mark.parametrize("victim", ["driver", "jvm", "node"])
 def test_a_kill_in_mid_flow_loses_and_doubles_nothing_of_a_memory(node: NodeProcess, remote: Mosquitto, victim: str) -> None:
-    """Each payload comes twice: once before the kill, and once, or both times, after it."""
+    """Each payload comes twice: once before the kill, and once, or both times, after it.
+
+    At QoS 2, because at QoS 1 a node that is killed before it has read an acknowledgement sends that message again.
+    """
     names, half = ("once", "window"), 20
 
     def publish(first: int) -> None:
         with Client(node.port) as here:
             for i in range(first, first + half):
-                here.publish_all(Message(f"{name}/{victim}", b"%d" % i, qos=1) for name in names)
+                here.publish_all(Message(f"{name}/{victim}", b"%d" % i, qos=2) for name in names)
 
     with Client(remote.port) as there:
         there.subscribe(f"once/{victim}")
