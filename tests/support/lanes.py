@@ -23,8 +23,8 @@ SPARK = "spark:"
 
 _MARK = "@"
 
-FIRST = ("unit", "property")
-"""Folders whose tests tell most in the least time."""
+FIRST = ("unit", "property", "spark")
+"""Folders whose tests tell most in the least time; then files that take minutes, behind which nobody should have to wait."""
 
 
 def is_spark(group: str) -> bool:

@@ -11,18 +11,22 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE = 90.0
-_LOOK_EVERY = 0.02
+_LOOK_OFTEN = 0.01
+_LOOK_AT_LEAST = 0.05
+_WAITED = 0.05
+"""Who has waited long for something can wait a little longer: to look costs the one who is asked as well."""
 _LOOK_SELDOM = 0.5
 
 
 def until(condition: Callable[[], T], what: str, within: float = PATIENCE, detail: Callable[[], object] | None = None) -> T:
     """The first true value of the condition; fails with ``what`` (and the detail of that moment) when it does not come."""
-    deadline = time.monotonic() + within
+    began = time.monotonic()
     pause = threading.Event()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > within:
             raise AssertionError(f"not within {within:.0f} s: {what}" + (f"\n{detail()}" if detail is not None else ""))
-        pause.wait(_LOOK_EVERY)
+        pause.wait(min(max(_LOOK_OFTEN, _WAITED * waited), _LOOK_AT_LEAST))
     return value
 
 
