@@ -40,7 +40,8 @@ MAY_IMPORT = {
     "broker": {"clock", "columns", "delivery", "errors", "link", "pipeline", "session", "storage", "wire"},
     "bridge": {"clock", "columns", "delivery", "errors", "link", "pipeline", "session", "settings", "storage", "wire"},
     "spark": {
-        "bridge", "clock", "columns", "errors", "java", "link", "pipeline", "session", "settings", "storage", "wire",
+        "bridge", "clock", "columns", "errors", "interpreter", "java", "link", "pipeline", "session", "settings", "storage",
+        "wire",
     },
     "telemetry": {"clock"},
     "console": {"clock", "errors", "telemetry"},
