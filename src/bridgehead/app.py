@@ -106,7 +106,7 @@ class Node:
 
     async def _back_up(self, destination: Path) -> dict[str, Any]:
         """Copied beside the running node: only the moment itself is taken in its store."""
-        from bridgehead.storage.backup import take_backup
+        from bridgehead.storage.backup import back_up
         from bridgehead.storage.rocks import RocksEngine
 
         if not isinstance(self._engine, RocksEngine):
@@ -115,7 +115,7 @@ class Node:
             raise CommandError("a backup is being made already")
         self._backing_up = True
         try:
-            return await asyncio.to_thread(take_backup, self._engine, destination, self.settings.node)
+            return await back_up(self._engine, destination, self.settings.node)
         finally:
             self._backing_up = False
 

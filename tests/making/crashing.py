@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bridgehead.storage.rocks import RocksEngine
 from making.crash import copy_as_left
+from making.lives import SOON_FULL
 
 
 class Lives:
@@ -19,7 +20,7 @@ class Lives:
         self._engines: list[RocksEngine] = []
 
     def start(self) -> RocksEngine:
-        self._engines.append(RocksEngine(self._place(len(self._engines)), sync=False))
+        self._engines.append(RocksEngine(self._place(len(self._engines)), sync=False, front_bytes=SOON_FULL))
         return self._engines[-1]
 
     def crash(self) -> RocksEngine:

@@ -12,6 +12,9 @@ from bridgehead.storage.losses import Losses
 from bridgehead.storage.rocks import RocksEngine
 from making.crash import copy_as_left
 
+SOON_FULL = 4000
+"""Bytes of a file of the front log: a story of a few writes fills some."""
+
 
 class Lives(RuleBasedStateMachine):
     """A directory that outlives the engines on it."""
@@ -30,8 +33,12 @@ class Lives(RuleBasedStateMachine):
 
     def open(self, directory: Path) -> None:
         self.directory = directory
-        self.engine = RocksEngine(directory)
+        self.engine = RocksEngine(directory, front_bytes=SOON_FULL)
         assert self.engine.losses.snapshot() == Losses().snapshot(), "a kill is no damage"
+
+    @rule()
+    def sync(self) -> None:
+        self.engine._flush()
 
     @rule(kill=st.booleans())
     def next_life(self, kill: bool) -> None:

@@ -24,6 +24,7 @@ from bridgehead.storage.ledger import Ledger
 from bridgehead.storage.outbox import Outbox, Strategy
 from bridgehead.storage.rocks import RocksEngine
 from making.crash import copy_as_left
+from making.lives import SOON_FULL
 from making.rows import wire_rows
 
 MUCH = 1 << 30
@@ -52,7 +53,7 @@ class LedgerLives(RuleBasedStateMachine):
 
     def open(self, directory: Path) -> None:
         self.directory = directory
-        self.engine = RocksEngine(directory, sync=False)
+        self.engine = RocksEngine(directory, sync=False, front_bytes=SOON_FULL)
         self.journal = Journal(self.engine, MUCH)
         self.ledgers = {route: Ledger(route, self.engine) for route in ROUTES}
         self.outboxes = {

@@ -15,6 +15,7 @@ from bridgehead.broker.retained import Retained
 from bridgehead.broker.retainedshelf import SHELF
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.rocks import RocksEngine
+from making.lives import SOON_FULL
 from making.rows import outbox_rows
 
 message = st.tuples(st.sampled_from("abcdef"), st.sampled_from([b"", b"1", b"2"]), st.integers(0, 2))
@@ -34,7 +35,7 @@ def test_each_life_finds_the_last_message_of_each_topic_if_it_was_for_the_disk(
     lives: list[list[list[tuple[str, bytes, int]]]],
 ) -> None:
     directory = Path(tempfile.mkdtemp())
-    engine = RocksEngine(directory / "store", sync=False)
+    engine = RocksEngine(directory / "store", sync=False, front_bytes=SOON_FULL)
     model: dict[str, tuple[bytes, int]] = {}
     try:
         with pytest.MonkeyPatch.context() as patch:

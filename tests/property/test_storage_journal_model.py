@@ -15,6 +15,7 @@ from bridgehead.storage.journal import Journal
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.segments import FAN, SMALL_ROWS
+from making.lives import SOON_FULL
 from making.rows import numbers, stored_rows
 
 MUCH = 1 << 30
@@ -139,7 +140,7 @@ class RocksLogMachine(LogMachine):
 
     def new_engine(self) -> Engine:
         self.directory = TemporaryDirectory()
-        return RocksEngine(Path(self.directory.name))
+        return RocksEngine(Path(self.directory.name), front_bytes=SOON_FULL)
 
     def teardown(self) -> None:
         try:

@@ -15,6 +15,7 @@ from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
 from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.segments import FAN, SMALL_ROWS
+from making.lives import SOON_FULL
 from making.rows import numbers, outbox_rows
 
 WAITING, MARKED, DONE = "waiting", "marked", "done"
@@ -191,7 +192,7 @@ class RocksOutboxMachine(OutboxMachine):
 
     def new_engine(self) -> Engine:
         self.directory = TemporaryDirectory()
-        return RocksEngine(Path(self.directory.name))
+        return RocksEngine(Path(self.directory.name), front_bytes=SOON_FULL)
 
     def teardown(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ def back_up(settings: Settings, destination: Path) -> str:
 
 
 def _of_stopped(settings: Settings, store: Path, destination: Path) -> dict[str, Any]:
-    from bridgehead.storage.backup import take_backup
+    from bridgehead.storage.backup import back_up
     from bridgehead.storage.rocks import RocksEngine
 
     try:
@@ -35,7 +36,7 @@ def _of_stopped(settings: Settings, store: Path, destination: Path) -> dict[str,
     except StartError as error:
         raise CommandError(str(error)) from error
     try:
-        return take_backup(engine, destination, settings.node)
+        return asyncio.run(back_up(engine, destination, settings.node))
     finally:
         engine.close()
 

@@ -8,6 +8,7 @@ number it knows, without the packet ids of QoS 2.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -25,7 +26,7 @@ from bridgehead.storage.diskpath import sync
 from bridgehead.storage.engine import CEILING, HALF_WAY
 from bridgehead.storage.keys import Kind, shelf_of
 from bridgehead.storage.lock import StoreLock
-from bridgehead.storage.meta import write_meta
+from bridgehead.storage.meta import FRONT_KEY, write_meta
 from bridgehead.storage.opening import open_sound
 from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.scanning import inspect, scan
@@ -37,26 +38,38 @@ STORE: Final = "store"
 _CHUNK: Final = 1 << 20
 
 
-def take_backup(engine: RocksEngine, destination: Path, node: str) -> dict[str, Any]:
-    """Copy the store as it is now to a directory that must not exist; returns what ``backup.json`` says. Runs in any thread."""
-    if destination.exists():
-        raise CommandError(f"{destination} exists already")
-    if not destination.parent.is_dir():
-        raise CommandError(f"{destination.parent} is not a directory")
-    partial = destination.with_name(f"{destination.name}.partial-{secrets.token_hex(4)}")
+async def back_up(engine: RocksEngine, destination: Path, node: str) -> dict[str, Any]:
+    """Copy the store as it is now to a directory that must not exist; returns what ``backup.json`` says.
+
+    Only the moment itself is taken in the event loop, the copy is made beside it.
+    """
+    _must_be_new(destination)
+    about = {"format": FORMAT, "node": node, "incarnation": engine.incarnation, "taken": utc_stamp()}
     try:
-        partial.mkdir()
         with engine.checkpoint() as moment:
-            files = {path.name: _copy(path, partial / STORE / path.name) for path in _files(moment)}
-        manifest = {"format": FORMAT, "node": node, "incarnation": engine.incarnation, "taken": utc_stamp(), "files": files}
-        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-        sync(partial)
-        partial.rename(destination)
-        sync(destination.parent)
+            return await asyncio.to_thread(_copy_moment, moment, destination, about)
     except OSError as error:
         raise CommandError(f"the backup to {destination} failed: {error.strerror or error}") from error
     except StorageError as error:
         raise CommandError(f"the backup to {destination} failed: {error}") from error
+
+
+def _must_be_new(destination: Path) -> None:
+    if destination.exists():
+        raise CommandError(f"{destination} exists already")
+    if not destination.parent.is_dir():
+        raise CommandError(f"{destination.parent} is not a directory")
+
+
+def _copy_moment(moment: Path, destination: Path, about: dict[str, Any]) -> dict[str, Any]:
+    partial = destination.with_name(f"{destination.name}.partial-{secrets.token_hex(4)}")
+    try:
+        partial.mkdir()
+        manifest = {**about, "files": {path.name: _copy(path, partial / STORE / path.name) for path in _files(moment)}}
+        (partial / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+        sync(partial)
+        partial.rename(destination)
+        sync(destination.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return manifest
@@ -100,6 +113,7 @@ def _begin_anew(directory: Path) -> None:
                 changes.put(key, pack_state(key, unpack_state(key, value) + CEILING_BLOCK))
             elif name and name[0] in HALF_WAY:
                 changes.delete(key)
+        changes.delete(FRONT_KEY)  # everything was in the tables in that moment
         db.write(changes)
         write_meta(db, secrets.token_hex(8))
     finally:

@@ -3,8 +3,8 @@
 Most columns of most batches do: no property, one QoS, one time of arrival, a handful of topics. Whatever is written is copied,
 checked and synced byte by byte, so these columns would be a third of what a durable message costs. A batch of a schema known
 here becomes a head (schema, rows, a code for each column, what the codes say) and, at a multiple of 8, the other columns as
-Arrow's record batch. Any other batch is Arrow's stream, which describes itself. What LZ4 makes clearly smaller is kept so:
-what devices say is mostly text that repeats itself, and trying costs next to nothing where it does not.
+Arrow's record batch. Any other batch is Arrow's stream, which describes itself. What stays is squeezed if LZ4 makes it clearly
+smaller: what devices say is mostly text that repeats itself, and trying costs next to nothing where it does not.
 """
 
 from __future__ import annotations
@@ -89,7 +89,18 @@ def pack(batch: Batch) -> tuple[bytes, pa.Buffer]:
     for column, (kind, _) in zip(batch.columns, _forms(number), strict=True):
         codes.append(_write(column, kind, said, plain))
     body = pa.RecordBatch.from_arrays(plain, schema=_plain_schema(number, bytes(codes))).serialize()
-    return _joined(number, batch.num_rows, bytes(codes + said), body)
+    return _head(number, batch.num_rows, bytes(codes + said)), body
+
+
+def squeezed(head: bytes, body: pa.Buffer) -> tuple[bytes, pa.Buffer]:
+    """The same with a squeezed body, if that is worth it."""
+    if body.size >= _WORTH_TRYING:
+        small = _LZ4.compress(body)
+        if small.size < body.size * _WORTH_KEEPING:
+            size, rows, number = _HEAD.unpack_from(head)
+            told = _HEAD.pack(size, rows, number | SQUEEZED) + head[_HEAD.size :]
+            return told + _SQUEEZED.pack(small.size, body.size), small
+    return head, body
 
 
 def unpack(body: memoryview) -> Batch:
@@ -129,15 +140,7 @@ def _as_stream(batch: Batch) -> tuple[bytes, pa.Buffer]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return _joined(0, batch.num_rows, b"", sink.getvalue())
-
-
-def _joined(number: int, rows: int, said: bytes, body: pa.Buffer) -> tuple[bytes, pa.Buffer]:
-    if body.size >= _WORTH_TRYING:
-        squeezed = _LZ4.compress(body)
-        if squeezed.size < body.size * _WORTH_KEEPING:
-            return _head(number | SQUEEZED, rows, said) + _SQUEEZED.pack(squeezed.size, body.size), squeezed
-    return _head(number, rows, said), body
+    return _head(0, batch.num_rows, b""), sink.getvalue()
 
 
 def _unsqueezed(body: memoryview) -> pa.Buffer:

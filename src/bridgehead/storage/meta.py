@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -15,11 +16,22 @@ from bridgehead.storage.values import FORMAT, seal, unseal
 
 FORMAT_KEY: Final = shelf_key(Kind.META, ("format",))
 INCARNATION_KEY: Final = shelf_key(Kind.META, ("incarnation",))
+FRONT_KEY: Final = shelf_key(Kind.META, ("front",))
+
+_FRONT = struct.Struct(">QQ")  # the life of the front log, and the first of its records that the tables do not have
 
 
 def check_format(found: bytes | None, directory: Path) -> None:
     if found is not None and found != str(FORMAT).encode():
         raise StartError(f"{directory} has the format {found.decode(errors='replace')}, this version knows only {FORMAT}")
+
+
+def must_know_format(db: Rdict, directory: Path) -> None:
+    try:
+        found = db.get(FORMAT_KEY)
+    except Exception as error:
+        raise reading_failed(error) from None
+    check_format(found, directory)
 
 
 def write_meta(db: Rdict, incarnation: str) -> None:
@@ -28,6 +40,22 @@ def write_meta(db: Rdict, incarnation: str) -> None:
     batch.put(FORMAT_KEY, str(FORMAT).encode())
     db.write(batch)
     db.flush_wal(True)
+
+
+def pack_front(life: int, first: int) -> bytes:
+    return seal(FRONT_KEY, _FRONT.pack(life, first))
+
+
+def front_of(db: Rdict) -> tuple[int, int] | None:
+    """The life of the front log that belongs to this store, and where it begins; None: everything is in the tables."""
+    try:
+        stored = db.get(FRONT_KEY)
+    except Exception as error:
+        raise reading_failed(error) from None
+    if stored is None:
+        return None
+    life, first = _FRONT.unpack(unseal(FRONT_KEY, stored, "the place of the front log"))
+    return life, first
 
 
 def incarnation_of(db: Rdict, directory: Path) -> str:

@@ -76,7 +76,8 @@ def _open(directory: Path) -> Rdict:
 
 def _is_new(directory: Path) -> bool:
     """Nothing is there, or not more than a creation leaves that was cut short."""
-    return not (directory / "CURRENT").exists() and not logs_of(directory) and next(directory.glob("*.sst"), None) is None
+    left = (path for pattern in ("CURRENT", "*.log", "*.sst", "front-*") for path in directory.glob(pattern))
+    return next(left, None) is None
 
 
 def _must_be_whole(directory: Path) -> None:

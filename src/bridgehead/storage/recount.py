@@ -18,13 +18,15 @@ from rocksdict import AccessType, Rdict
 
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import StorageError
+from bridgehead.storage import frontlog
 from bridgehead.storage.donenotes import DONE_NOTES, OUTBOX
 from bridgehead.storage.engine import Shelf
 from bridgehead.storage.journal import JOURNAL, consumed_name
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_of
 from bridgehead.storage.ledger import LEDGER, ROUTE, Tally
+from bridgehead.storage.meta import front_of
 from bridgehead.storage.opening import options, rdict
-from bridgehead.storage.scanning import scan
+from bridgehead.storage.overlay import Overlay
 from bridgehead.storage.values import unpack_batch, unpack_note, unpack_shape, unpack_state
 
 Mask = npt.NDArray[np.bool_]
@@ -46,13 +48,22 @@ def recount(directory: Path) -> Recount:
     if not (directory / "CURRENT").exists():
         raise StorageError(f"there is no store in {directory}")
     try:
-        store = _Store(rdict(directory, options(), AccessType.read_only(False)))
+        db = rdict(directory, options(), AccessType.read_only(False))
+        store = _Store(db, _not_yet_there(db, directory))
     except Exception as error:
         raise StorageError(f"{directory} cannot be read: {error}") from None
     try:
         return _count(store)
     finally:
         store.db.close()
+
+
+def _not_yet_there(db: Rdict, directory: Path) -> Overlay:
+    """What a kill has left in the front log: the next start would give it to RocksDB."""
+    overlay = Overlay()
+    for record in frontlog.left(directory, front_of(db)):
+        overlay.put(record.changes())
+    return overlay
 
 
 def _count(store: _Store) -> Recount:
@@ -89,12 +100,13 @@ def _among(numbers: npt.NDArray[np.int64], runs: list[tuple[int, int]]) -> int:
 class _Store:
     """The keys and values of a store, as they are."""
 
-    def __init__(self, db: Rdict) -> None:
+    def __init__(self, db: Rdict, overlay: Overlay) -> None:
         self.db = db
+        self._overlay = overlay
 
     def states(self, damage: list[str]) -> dict[Shelf, Any]:
         states = {}
-        for key, value in scan(self.db, Kind.STATE.value):
+        for key, value in self._overlay.scan(self.db, Kind.STATE.value):
             try:
                 states[shelf_of(key)] = unpack_state(key, value)
             except StorageError as error:
@@ -102,7 +114,7 @@ class _Store:
         return states
 
     def notes(self, damage: list[str]) -> Iterator[tuple[Shelf, int, int]]:
-        for key, value in scan(self.db, Kind.NOTE.value):
+        for key, value in self._overlay.scan(self.db, Kind.NOTE.value):
             try:
                 yield shelf_of(key), number_of(key), unpack_note(key, value)
             except StorageError as error:
@@ -110,14 +122,14 @@ class _Store:
 
     def batches(self, damage: list[str]) -> Iterator[tuple[Shelf, int, Mask, Batch]]:
         """Every batch that counts: its first number, which of its numbers are on the disk, and these rows."""
-        for key, value in scan(self.db, Kind.INDEX.value):
+        for key, value in self._overlay.scan(self.db, Kind.INDEX.value):
             shelf, number = shelf_of(key), number_of(key)
             if shelf[0] not in (JOURNAL, OUTBOX):
                 continue
             try:
                 shape = unpack_shape(key, value, "the index entry")
                 place = numbered_key(Kind.BATCH, shelf, number)
-                stored = self.db.get(place)
+                stored = self._overlay.get(self.db, place)
                 if stored is None:
                     raise StorageError("the batch is missing")
                 batch = unpack_batch(place, stored, "the batch")

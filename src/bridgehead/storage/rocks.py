@@ -1,10 +1,10 @@
-"""The file-native engine: RocksDB through rocksdict. What is synced survives a kill of the node and a loss of power.
+"""The file-native engine: on RocksDB, through rocksdict. What is synced survives a kill of the node and a loss of power.
 
-Constraints: rocksdict's write, put and get hold the GIL, flush_wal(True) lets it go. So writes are made without a sync, the
-batches of a large one piece by piece ahead of the atomic write that makes them count, and synced in groups (``Syncing``).
+Writes are made without a sync and synced in groups (``Syncing``). The keys are kept by ``Store``: what comes goes through a log
+of our own, and only what stays reaches RocksDB.
 
 Layout, by kind of key: a batch; its index entry (rows, weight, holes), which makes it count; notes; states; and the format
-with the incarnation. The write-ahead log is one sequence: what is synced is everything up to a point, in the order written.
+with the incarnation. What is synced is everything up to a point, in the order written.
 
 Rows of QoS 0 never come here: they stay in RAM and are joined with the others when a batch is read. After a restart their
 places are holes. Only the index and these rows cost RAM; of the batches, the last ones used are kept in a bounded cache.
@@ -13,29 +13,25 @@ places are holes. Only the index and these rows cost RAM; of the batches, the la
 from __future__ import annotations
 
 import logging
-import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from rocksdict import Checkpoint, DbClosedError, Rdict, WriteBatch
+from rocksdict import DbClosedError
 
 from bridgehead.columns.batches import Batch, weight
-from bridgehead.errors import DamageError, StartError, StorageError
+from bridgehead.errors import StorageError
 from bridgehead.storage.engine import Changes, Shape, Shelf, keep_state, states_under
+from bridgehead.storage.frontlog import FILE_BYTES
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
 from bridgehead.storage.lock import StoreLock
 from bridgehead.storage.losses import Losses
-from bridgehead.storage.meta import incarnation_of
-from bridgehead.storage.opening import allow_compaction, open_sound
-from bridgehead.storage.salvage import finish, salvage
-from bridgehead.storage.scanning import inspect, scan
+from bridgehead.storage.records import Change
+from bridgehead.storage.store import Store
 from bridgehead.storage.syncing import Syncing
-from bridgehead.storage.tidying import Tidying
 from bridgehead.storage.values import (
     Loose,
     pack_batch,
@@ -53,8 +49,6 @@ log = logging.getLogger(__name__)
 
 CACHE_BYTES: Final = 64 << 20
 """Batches kept decoded: most are read once, right after they were written."""
-PIECE_BYTES: Final = 1 << 20
-"""A write with more than this puts its batches down one by one before the atomic write."""
 
 
 class RocksEngine:
@@ -62,23 +56,22 @@ class RocksEngine:
 
     durable = True
 
-    def __init__(self, directory: Path, *, sync: bool = True) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, *, sync: bool = True, front_bytes: int = FILE_BYTES) -> None:
         self._lock = StoreLock(directory)
         try:
-            self._db, self.incarnation = _open(directory)
-            self._state: dict[Shelf, Any] = {shelf_of(k): unpack_state(k, v) for k, v in scan(self._db, Kind.STATE.value)}
+            self._store = Store(directory, sync=sync, front_bytes=front_bytes)
+            self._state: dict[Shelf, Any] = {shelf_of(k): unpack_state(k, v) for k, v in self._store.scan(Kind.STATE.value)}
         except BaseException:
             self._lock.release()
             raise
+        self.incarnation = self._store.incarnation
         self.losses = Losses(self._state)
         self._sync = sync
         self._loose: dict[tuple[Shelf, int], Loose] = {}
         self._cache: OrderedDict[tuple[Shelf, int], tuple[Batch, int]] = OrderedDict()
         self._cached = 0  # bytes in the cache
         self._later: dict[Shelf, Any] = {}
-        self._syncing = Syncing(lambda: self._flush(), self._failed)
-        self._tidying = Tidying(self._db)
+        self._syncing = Syncing(lambda: self._flush(), self._failed, self._store.say_what_is_safe)
         self._closed = False
         self._broken = False  # the disk has failed us once
         self.on_failure: Callable[[BaseException], None] = lambda error: None  # nothing is promised from now on
@@ -88,49 +81,29 @@ class RocksEngine:
     def write(self, changes: Changes) -> None:
         if self._broken:
             raise StorageError("storage has failed: nothing is written any more")
-        final = WriteBatch(raw_mode=True)
-        ahead: list[tuple[bytes, bytes]] = []
-        replaced = bool(changes.drops)  # a merge: its batch takes the place of another one, so both change at once
+        final: list[Change] = []
         for shelf, number, batch in changes.puts:
-            for key, value in self._put(shelf, number, batch):
-                if key.startswith(Kind.BATCH.value) and not replaced:
-                    ahead.append((key, value))
-                else:
-                    final.put(key, value)
+            final += self._put(shelf, number, batch)
         for shelf, number in changes.drops:
-            self._drop(final, shelf, number)
+            final += self._drop(shelf, number)
         for shelf, state in changes.state.items():
+            final.append(_changed_state(shelf, state))
             if state is None:
-                final.delete(shelf_key(Kind.STATE, shelf))
                 self._later.pop(shelf, None)
-            else:
-                key = shelf_key(Kind.STATE, shelf)
-                final.put(key, pack_state(key, state))
         for shelf, number, note in changes.notes:
             key = numbered_key(Kind.NOTE, shelf, number)
-            if note is None:
-                final.delete(key)
-            else:
-                final.put(key, pack_note(key, note))
+            final.append((key, None if note is None else pack_note(key, note)))
         keep_state(self._state, changes)
         self._later.update(changes.later)
-        if ahead or not final.is_empty():
-            self._commit(ahead, final)
+        if final:
+            self._commit(final)
         for each in changes.when_safe:
             self.when_synced(each)
 
-    def _commit(self, ahead: list[tuple[bytes, bytes]], final: WriteBatch) -> None:
-        for shelf, state in self._later.items():
-            name = shelf_key(Kind.STATE, shelf)
-            final.put(name, pack_state(name, state))
-        large = sum(len(value) for _, value in ahead) > PIECE_BYTES
+    def _commit(self, changes: list[Change]) -> None:
+        changes += [_changed_state(shelf, state) for shelf, state in self._later.items()]
         try:
-            for key, value in ahead:
-                if large:
-                    self._db[key] = value
-                else:
-                    final.put(key, value)
-            self._db.write(final)
+            self._store.write(changes)
         except Exception as error:
             self._failed(error)
             raise StorageError(str(error)) from error
@@ -138,9 +111,8 @@ class RocksEngine:
         self._syncing.wrote()
         if not self._sync:
             self._syncing.all_safe()
-        self._tidying.tidy_if_worth_it()
 
-    def _put(self, shelf: Shelf, number: int, batch: Batch) -> Iterator[tuple[bytes, bytes]]:
+    def _put(self, shelf: Shelf, number: int, batch: Batch) -> Iterator[Change]:
         """What goes to the disk for a batch: nothing if all its rows are of QoS 0."""
         name = (shelf, number)
         self._loose.pop(name, None)
@@ -154,23 +126,23 @@ class RocksEngine:
             self._loose[name] = Loose(batch.filter(pa.array(~present)), present)
         size = weight(stored)
         self._keep(name, batch, size)
-        self._tidying.stored(name, size)
         key, entry = numbered_key(Kind.BATCH, shelf, number), numbered_key(Kind.INDEX, shelf, number)
         yield key, pack_batch(key, stored, holes)
         yield entry, pack_shape(entry, Shape(batch.num_rows, size, holes))
 
-    def _drop(self, final: WriteBatch, shelf: Shelf, number: int) -> None:
+    def _drop(self, shelf: Shelf, number: int) -> Iterator[Change]:
         name = (shelf, number)
         self._forget(name)
         loose = self._loose.pop(name, None)
         if loose is None or loose.present is not None:
-            final.delete(numbered_key(Kind.BATCH, shelf, number))
-            final.delete(numbered_key(Kind.INDEX, shelf, number))
-            self._tidying.deleted(name)
+            key = numbered_key(Kind.BATCH, shelf, number)
+            self._store.tidying.deleted(key)
+            yield key, None
+            yield numbered_key(Kind.INDEX, shelf, number), None
 
     def give_back(self) -> None:
         if not self._closed and not self._broken:
-            self._tidying.tidy_now()
+            self._store.tidying.tidy_now()
 
     # -- syncing ------------------------------------------------------------------------------------------------------
 
@@ -178,7 +150,7 @@ class RocksEngine:
         self._syncing.when_safe(callback)
 
     def _flush(self) -> None:
-        self._db.flush_wal(True)
+        self._store.flush()
 
     def between_syncs(self, callback: Callable[[], None]) -> None:
         self._syncing.between(callback)
@@ -202,7 +174,7 @@ class RocksEngine:
             return loose.batch
         key = numbered_key(Kind.BATCH, shelf, number)
         try:
-            value = self._db.get(key)
+            value = self._store.get(key)
             if value is None:
                 raise KeyError(name)
             stored = unpack_batch(key, value, f"batch {number} of {shelf}")
@@ -221,7 +193,7 @@ class RocksEngine:
 
     def _shape(self, shelf: Shelf, number: int) -> Shape:
         key = numbered_key(Kind.INDEX, shelf, number)
-        return unpack_shape(key, self._db.get(key), f"index entry {number} of {shelf}")
+        return unpack_shape(key, self._store.get(key) or b"", f"index entry {number} of {shelf}")
 
     def _keep(self, name: tuple[Shelf, int], batch: Batch, size: int) -> None:
         self._forget(name)
@@ -238,12 +210,12 @@ class RocksEngine:
 
     def numbers(self, shelf: Shelf) -> Iterator[int]:
         loose = {number for where, number in self._loose if where == shelf}
-        return iter(sorted(loose.union(number_of(key) for key, _ in scan(self._db, shelf_key(Kind.INDEX, shelf)))))
+        return iter(sorted(loose.union(number_of(key) for key, _ in self._store.scan(shelf_key(Kind.INDEX, shelf)))))
 
     def shapes(self, shelf: Shelf) -> Iterator[tuple[int, Shape]]:
-        for key, value in scan(self._db, shelf_key(Kind.INDEX, shelf)):
+        for key, value in self._store.scan(shelf_key(Kind.INDEX, shelf)):
             shape = unpack_shape(key, value, f"an index entry of {shelf}")
-            self._tidying.stored((shelf, number_of(key)), shape.weight)
+            self._store.tidying.stored(numbered_key(Kind.BATCH, shelf, number_of(key)), shape.weight)
             yield number_of(key), shape
 
     def state(self, shelf: Shelf) -> Any:
@@ -253,84 +225,27 @@ class RocksEngine:
         return states_under(self._state, prefix)
 
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
-        for key, value in scan(self._db, shelf_key(Kind.NOTE, shelf)):
+        for key, value in self._store.scan(shelf_key(Kind.NOTE, shelf)):
             yield number_of(key), unpack_note(key, value)
 
-    @contextmanager
-    def checkpoint(self) -> Iterator[Path]:
-        """A directory with the store as it is now, while the block runs; costs no copy, and may be used in any thread."""
-        moment = self._directory.with_name(f"{self._directory.name}.checkpoint")
-        shutil.rmtree(moment, ignore_errors=True)
-        try:
-            try:
-                Checkpoint(self._db).create_checkpoint(str(moment))
-            except Exception as error:  # no room, or closed meanwhile
-                raise StorageError(f"no checkpoint could be made: {error}") from error
-            yield moment
-        finally:
-            shutil.rmtree(moment, ignore_errors=True)
+    def checkpoint(self) -> AbstractContextManager[Path]:
+        """A directory with the store as it is now, while the block runs; made without a copy, and not changed any more."""
+        return self._store.checkpoint()
 
     def close(self) -> None:
         """Everything written is safe when this returns; whoever still waits is not told."""
         self._closed = True
         self._syncing.close()
-        self._tidying.close()
         try:
-            if not self._broken:
-                self._db.flush_wal(True)
+            self._store.close(broken=self._broken)
         except DbClosedError:
             return
         except Exception as error:
             raise StorageError(str(error)) from error
         finally:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        try:
-            self._db.close()
-        except Exception as error:  # it wanted to make a table of what the log has: the next start will
-            log.info("the store was closed with its log: %s", error)
-        self._lock.release()
+            self._lock.release()
 
 
-def _open(directory: Path) -> tuple[Rdict, str]:
-    """The store and its incarnation, every value read once; a damaged one is made sound first."""
-    finish(directory)
-    found = _look(directory)
-    if isinstance(found, _Damage):  # only now: an error on its way still holds what it met, and RocksDB's lock with it
-        salvage(directory, found.why, unknown=found.unknown)
-        found = _look(directory)
-        if isinstance(found, _Damage):
-            raise StartError(f"{directory} was repaired and is damaged again: {found.why}")
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Damage:
-    why: str
-    unknown: bool  # what is there cannot tell what is missing
-
-
-def _look(directory: Path) -> tuple[Rdict, str] | _Damage:
-    try:
-        db = open_sound(directory)
-    except DamageError as error:
-        return _Damage(str(error), unknown=True)
-    try:
-        return db, _inspected(db, directory)
-    except DamageError as error:
-        db.close()
-        return _Damage(str(error), unknown=False)
-    except BaseException:
-        db.close()
-        raise
-
-
-def _inspected(db: Rdict, directory: Path) -> str:
-    incarnation = incarnation_of(db, directory)
-    orphans = WriteBatch(raw_mode=True)
-    for key in inspect(db):
-        orphans.delete(key)
-    db.write(orphans)
-    allow_compaction(db)
-    return incarnation
+def _changed_state(shelf: Shelf, state: Any) -> Change:
+    key = shelf_key(Kind.STATE, shelf)
+    return key, None if state is None else pack_state(key, state)

@@ -24,14 +24,15 @@ import numpy as np
 from rocksdict import DBRecoveryMode, Rdict, WriteBatch
 
 from bridgehead.clock import utc_stamp
-from bridgehead.errors import DamageError, StartError
+from bridgehead.errors import DamageError, StartError, StorageError
+from bridgehead.storage import frontlog
 from bridgehead.storage.diskpath import sync
 from bridgehead.storage.donenotes import done_notes, noted_shelf
 from bridgehead.storage.engine import CEILING, HALF_WAY, Shape, Shelf
 from bridgehead.storage.journal import JOURNAL, consumed_name
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
 from bridgehead.storage.losses import Loss, Losses
-from bridgehead.storage.meta import FORMAT_KEY, check_format, write_meta
+from bridgehead.storage.meta import FORMAT_KEY, check_format, front_of, write_meta
 from bridgehead.storage.opening import gap_behind_tables, options, rdict
 from bridgehead.storage.scanning import scan_past_damage
 from bridgehead.storage.segments import CEILING_BLOCK
@@ -61,6 +62,7 @@ def salvage(directory: Path, why: str, *, unknown: bool) -> None:
         _link(directory, scratch)
         source = _open_damaged(scratch, directory)
         try:
+            frontlog.replay(source, frontlog.read_past_damage(scratch, _place(source)))
             copied = _Copy(source, fresh, directory)
             losses = copied.run(set_aside.name, [Loss((), 0, None, why)] if unknown else [])
         finally:
@@ -94,7 +96,8 @@ def _fresh(directory: Path) -> Path:
 
 
 def _must_have_room(directory: Path) -> None:
-    needed = sum(path.stat().st_size for path in directory.iterdir() if path.suffix in (".sst", ".log"))
+    taken = (".sst", ".log", "")  # the last one: the front log
+    needed = sum(path.stat().st_size for path in directory.iterdir() if path.suffix in taken)
     free = shutil.disk_usage(directory).free
     if free < needed:
         raise StartError(f"{directory} is damaged, and a repair needs {needed >> 20} MiB of disk: {free >> 20} MiB are free")
@@ -111,7 +114,7 @@ def _link(directory: Path, scratch: Path) -> None:
             except OSError:  # a file system without hard links
                 shutil.copyfile(path, to)
         elif path.is_file() and path.name != "LOCK" and not path.name.startswith("LOG"):
-            shutil.copyfile(path, to)
+            shutil.copy2(path, to)  # with its time, which tells the lives of the front log apart
 
 
 def _open_damaged(scratch: Path, directory: Path) -> Rdict:
@@ -127,6 +130,14 @@ def _open_damaged(scratch: Path, directory: Path) -> Rdict:
         return rdict(scratch, options(skipping))
     except Exception as error:
         raise StartError(f"{directory} is damaged and cannot be repaired: {error}") from None
+
+
+def _place(source: Rdict) -> tuple[int, int] | None:
+    try:
+        return front_of(source)
+    except StorageError as error:
+        log.warning("where the front log begins cannot be read: %s", error)
+        return None
 
 
 class _Copy:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from rocksdict import Rdict, RdictIter, ReadOptions
 
 from bridgehead.errors import DamageError, StorageError
-from bridgehead.storage.keys import Kind, number_of
+from bridgehead.storage.keys import Kind
 from bridgehead.storage.values import is_sound
 
 READ_AHEAD: Final = 2 << 20
@@ -93,44 +92,18 @@ def reading_failed(error: Exception) -> StorageError:
     return DamageError(str(error)) if "Corruption" in str(error) else StorageError(str(error))
 
 
-@dataclass(slots=True)
-class Pairing:
-    """Which batches have an index entry behind them, and which entries have a batch: neither is worth anything alone."""
-
-    _batches: set[bytes] = field(default_factory=set)
-    _last: dict[bytes, int] = field(default_factory=dict)  # by shelf: the highest number with an index entry
-
-    def saw_batch(self, key: bytes) -> None:
-        self._batches.add(key[1:])
-
-    def saw_entry(self, key: bytes) -> bool:
-        """Whether its batch was seen."""
-        self._last[key[1:-8]] = number_of(key)
-        if key[1:] in self._batches:
-            self._batches.discard(key[1:])
-            return True
-        return False
-
-    def left(self) -> Iterator[tuple[bytes, bool]]:
-        """(key, whether it lies behind the last entry of its shelf) of each batch without an entry."""
-        for name in self._batches:
-            yield Kind.BATCH.value + name, number_of(name) > self._last.get(name[:-8], -1)
-
-
-def inspect(db: Rdict) -> list[bytes]:
-    """Read everything once. DamageError at the first thing that is not as it was written; else the batches that do not count:
-    put down ahead of a write that was never made, they lie behind the last entry of their shelf.
-    """
-    pairs = Pairing()
+def inspect(db: Rdict) -> None:
+    """Read everything once. DamageError at the first thing that is not as it was written, or not there."""
+    batches: set[bytes] = set()  # those without an index entry, without their kind
     for kind in (Kind.BATCH, Kind.INDEX, Kind.NOTE, Kind.STATE):
         for key, value in scan(db, kind.value):
             if not is_sound(key, value):
                 raise DamageError("a checksum does not fit")
             if kind is Kind.BATCH:
-                pairs.saw_batch(key)
-            elif kind is Kind.INDEX and not pairs.saw_entry(key):
-                raise DamageError("a batch is missing")
-    left = list(pairs.left())
-    if not all(behind for _, behind in left):
+                batches.add(key[1:])
+            elif kind is Kind.INDEX:
+                if key[1:] not in batches:
+                    raise DamageError("a batch is missing")
+                batches.remove(key[1:])
+    if batches:
         raise DamageError("an index entry is missing")
-    return [key for key, _ in left]

@@ -25,12 +25,24 @@ MOST_TRUST: Final = 64
 """A disk that was quick for long may be slow a few times; one that has become slow is known soon."""
 
 
+REST: Final = 0.05
+"""Seconds after a sync in which nothing must have been written."""
+
+
 class Syncing:
     """Used from the event loop. ``flush`` makes everything written so far safe, in whatever thread."""
 
-    def __init__(self, flush: Callable[[], None], on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        flush: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+        at_rest: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``at_rest`` is called when everything is safe and nobody has written for a moment."""
         self._flush = flush
         self._on_failure = on_failure
+        self._at_rest = at_rest
+        self._resting: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, "storage-sync")
         self._trust = 0
         self._written = 0  # writes so far
@@ -112,6 +124,13 @@ class Syncing:
             callback()
         if self._waiting:
             self._begin()
+        elif self._resting is None:
+            self._resting = asyncio.get_running_loop().call_later(REST, self._rest)
+
+    def _rest(self) -> None:
+        self._resting = None
+        if self._safe == self._written and not self._closed:
+            self._at_rest()
 
     def _fail(self, error: BaseException) -> None:
         """Another sync might succeed without what this one lost: nobody is told any more."""
@@ -123,6 +142,8 @@ class Syncing:
         self._closed = True
         self._waiting.clear()
         self._between.clear()
+        if self._resting is not None:
+            self._resting.cancel()
 
     def close(self) -> None:
         """Stop, and wait for a sync that is under way."""

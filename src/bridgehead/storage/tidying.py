@@ -8,12 +8,12 @@ thread of their own: what is copied is less than what is given back, and waiting
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from rocksdict import CompactOptions, DbClosedError, Rdict
 
-from bridgehead.storage.engine import Shelf
 from bridgehead.storage.keys import Kind
 
 log = logging.getLogger(__name__)
@@ -31,21 +31,23 @@ _BEHIND: Final = bytes([Kind.BATCH.value[0] + 1])
 class Tidying:
     """Counts what is stored and what is deleted; used from the node's event loop."""
 
-    def __init__(self, db: Rdict) -> None:
+    def __init__(self, db: Rdict, tell: Callable[[], None]) -> None:
+        """``tell`` lets RocksDB know of all that was deleted."""
         self._db = db
-        self._sizes: dict[tuple[Shelf, int], int] = {}
+        self._tell = tell
+        self._sizes: dict[bytes, int] = {}  # of the batches that RocksDB has, by their keys
         self._live = 0
         self._dead = 0
         self._thread = ThreadPoolExecutor(1, "storage-tidy")
         self._latest: Future[None] | None = None
 
-    def stored(self, name: tuple[Shelf, int], size: int) -> None:
-        self.deleted(name)
-        self._sizes[name] = size
+    def stored(self, key: bytes, size: int) -> None:
+        self.deleted(key)
+        self._sizes[key] = size
         self._live += size
 
-    def deleted(self, name: tuple[Shelf, int]) -> None:
-        size = self._sizes.pop(name, 0)
+    def deleted(self, key: bytes) -> None:
+        size = self._sizes.pop(key, 0)
         self._live -= size
         self._dead += size
 
@@ -66,6 +68,11 @@ class Tidying:
             self._begin()
 
     def _begin(self) -> None:
+        try:
+            self._tell()
+        except Exception as error:  # a disk that fails is noticed where something is promised
+            log.warning("the room of deleted messages cannot be given back: %s", error)
+            return
         self._dead = 0
         self._latest = self._thread.submit(self._tidy)
 

@@ -51,7 +51,7 @@ def is_torn(directory: Path) -> bool:
     if len(log) - end >= _HEADER.size + _CHANGES.size and log[end + _HEADER.size - 1] in (FULL, FIRST):
         first, count = _CHANGES.unpack_from(log, end + _HEADER.size)
         following = first + count
-    place = log.find(following.to_bytes(8, "little"), end + _HEADER.size)
+    place = log.find(following.to_bytes(8, "little"), end + _HEADER.size + 1)  # its own number may be all that is left of it
     return place < 0 or log[place - 1] not in (FULL, FIRST)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bridgehead.errors import CommandError, StartError
-from bridgehead.storage.backup import MANIFEST, STORE, restore_backup, take_backup
+from bridgehead.storage.backup import MANIFEST, STORE, back_up, restore_backup
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.outbox import Outbox
 from bridgehead.storage.rocks import RocksEngine
@@ -41,6 +43,10 @@ def waiting(engine: RocksEngine) -> list[int]:
     return rows
 
 
+def take_backup(engine: RocksEngine, destination: Path, node: str) -> dict[str, Any]:
+    return asyncio.run(back_up(engine, destination, node))
+
+
 def restored(source: Path, to: Path, *, replace: bool = False) -> RocksEngine:
     restore_backup(source, to / "store", replace=replace)
     return RocksEngine(to / "store")
@@ -49,7 +55,8 @@ def restored(source: Path, to: Path, *, replace: bool = False) -> RocksEngine:
 def test_a_backup_is_the_moment_it_was_taken_at(engine: RocksEngine, tmp_path: Path) -> None:
     outbox = Outbox("r", engine, MUCH, MUCH)
     land(engine, outbox, 0, 300)
-    engine._db.flush()
+    engine._store.settle()
+    engine._store.db.flush()
     land(engine, outbox, 300, 10)
     manifest = take_backup(engine, tmp_path / "backup", "edge")
     land(engine, outbox, 310, 10)

@@ -11,7 +11,7 @@ from rocksdict import Options, Rdict
 from bridgehead.columns.batches import weight
 from bridgehead.errors import NotRetainedError
 from bridgehead.storage import retention as retention_module
-from bridgehead.storage.backup import restore_backup, take_backup
+from bridgehead.storage.backup import back_up, restore_backup
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.journal import Journal, Log
 from bridgehead.storage.keys import Kind, numbered_key
@@ -275,12 +275,12 @@ def test_rows_of_qos_0_have_a_bound_in_ram_where_there_is_a_disk(
     assert len(in_memory.there()) == 6
 
 
-def test_retained_rows_are_in_a_backup(tmp_path: Path, make_desk: MakeDesk) -> None:
+async def test_retained_rows_are_in_a_backup(tmp_path: Path, make_desk: MakeDesk) -> None:
     desk = make_desk(hours=1, engine=RocksEngine(tmp_path / "a" / "store", sync=False))
     desk.pass_through(2)
     desk.append(2)
     desk.consume()
-    take_backup(desk.engine, tmp_path / "backup", "edge")
+    await back_up(desk.engine, tmp_path / "backup", "edge")
     desk.engine.close()
     restore_backup(tmp_path / "backup", tmp_path / "b" / "store", replace=False)
     found = make_desk(hours=1, engine=RocksEngine(tmp_path / "b" / "store", sync=False))

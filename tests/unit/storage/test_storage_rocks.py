@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 from rocksdict import Options, Rdict
@@ -245,7 +244,8 @@ def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
 def test_damage_that_happens_while_we_run_ends_everything_and_is_never_read(engine: RocksEngine) -> None:
     engine.write(Changes(puts=[(SHELF, 4, outbox_rows(*numbered(0, 3)))]))
     engine._cache.clear()
-    engine._db[numbered_key(Kind.BATCH, SHELF, 4)] = b"12345"
+    engine._store.settle()
+    engine._store.db[numbered_key(Kind.BATCH, SHELF, 4)] = b"12345"
     failed: list[BaseException] = []
     engine.on_failure = failed.append
     with pytest.raises(StorageError, match="batch 4"):
@@ -253,22 +253,6 @@ def test_damage_that_happens_while_we_run_ends_everything_and_is_never_read(engi
     assert len(failed) == 1
     with pytest.raises(StorageError, match="nothing is written"):
         engine.write(Changes(notes=[(SHELF, 1, 1)]))
-
-
-def test_a_large_write_that_was_never_finished_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = RocksEngine(tmp_path / "store")
-    ceiling = {("ceiling", *SHELF): 1000}
-    engine.write(Changes(puts=[(SHELF, 0, outbox_rows(*numbered(0, 2)))], state=ceiling))
-    large = outbox_rows({"payload": Random(1).randbytes(rocks.PIECE_BYTES)})
-    engine._db[numbered_key(Kind.BATCH, SHELF, 2)] = b"put down ahead, and then the power went"
-    engine.close()
-    engine = RocksEngine(tmp_path / "store")
-    assert list(engine.numbers(SHELF)) == [0]
-    assert engine._db.get(numbered_key(Kind.BATCH, SHELF, 2)) is None
-    engine.write(Changes(puts=[(SHELF, 3, large), (SHELF, 4, large)]))
-    engine._cache.clear()
-    assert engine.read(SHELF, 4).equals(large)
-    engine.close()
 
 
 def test_the_cache_is_bounded_by_what_batches_take_in_ram_and_not_on_the_disk(engine: RocksEngine) -> None:

@@ -51,7 +51,7 @@ def drain(outbox: Outbox, rows: int) -> None:
 
 
 def test_after_a_backlog_has_drained_its_room_is_free(tmp_path: Path) -> None:
-    engine = RocksEngine(tmp_path / "store", sync=False)
+    engine = RocksEngine(tmp_path / "store", sync=False, front_bytes=1 << 20)
     outbox = Outbox("r", engine, MUCH, MUCH)
     for _ in range(3):
         fill(engine, outbox, ROWS)
@@ -62,33 +62,33 @@ def test_after_a_backlog_has_drained_its_room_is_free(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_life_has_stored_counts(tmp_path: Path) -> None:
-    engine = RocksEngine(tmp_path / "store", sync=False)
+    engine = RocksEngine(tmp_path / "store", sync=False, front_bytes=1 << 20)
     fill(engine, Outbox("r", engine, MUCH, MUCH), ROWS)
     engine.close()
-    engine = RocksEngine(tmp_path / "store", sync=False)
+    engine = RocksEngine(tmp_path / "store", sync=False, front_bytes=1 << 20)
     drain(Outbox("r", engine, MUCH, MUCH), ROWS)
     until(lambda: disk(tmp_path / "store") < 3 << 20, "the room is given back")
     engine.close()
 
 
 def test_while_much_is_alive_little_that_is_dead_stays(tmp_path: Path) -> None:
-    engine = RocksEngine(tmp_path / "store", sync=False)
+    engine = RocksEngine(tmp_path / "store", sync=False, front_bytes=1 << 20)
     outbox = Outbox("r", engine, MUCH, MUCH)
     fill(engine, outbox, 100)
     drain(outbox, 40)
-    assert engine._tidying._latest is None
+    assert engine._store.tidying._latest is None
     drain(outbox, 20)
-    assert engine._tidying._latest is not None
+    assert engine._store.tidying._latest is not None
     engine.close()
 
 
 def test_when_space_is_short_little_is_worth_it_too(tmp_path: Path) -> None:
-    engine = RocksEngine(tmp_path / "store", sync=False)
+    engine = RocksEngine(tmp_path / "store", sync=False, front_bytes=1 << 20)
     outbox = Outbox("r", engine, MUCH, MUCH)
     fill(engine, outbox, ROWS)
     engine.give_back()
-    assert engine._tidying._latest is None, "nothing was deleted"
+    assert engine._store.tidying._latest is None, "nothing was deleted"
     drain(outbox, 1)
     engine.give_back()
-    assert engine._tidying._latest is not None
+    assert engine._store.tidying._latest is not None
     engine.close()

@@ -1,0 +1,253 @@
+"""The front log: what was written last, in two files that are written over and over.
+
+Most messages are gone a moment after they came. Here they cost one write into a file whose blocks the disk has already given
+out, so that a sync changes nothing but their content. What is still there when a file is full moves to RocksDB, and only that.
+
+A sync covers everything up to a point, in the order written. What was not synced may be there in parts after a loss of power;
+a record that cannot be read was promised to somebody if a later one says that it was synced: then it is damage, else the end.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rocksdict import Rdict, WriteBatch
+
+from bridgehead.errors import DamageError
+from bridgehead.storage import records
+from bridgehead.storage.diskpath import sync
+from bridgehead.storage.meta import FRONT_KEY
+from bridgehead.storage.records import Change, Record
+
+FILE_BYTES: Final = 32 << 20
+"""A file that has grown so long gives way to the other one."""
+
+_CLOSING: Final[Change] = (FRONT_KEY, None)
+"""The only change of the last record after a clean end: RocksDB has everything."""
+
+REPLAYED_AT_ONCE: Final = 1 << 20
+"""Bytes of records that RocksDB is given in one piece."""
+
+_OPENING: Final[Sequence[Change]] = ()
+"""The first record of a life changes nothing. It is synced before anybody is told of this life: it must be there."""
+
+
+class FrontLog:
+    """Used from the event loop, but for ``flush``."""
+
+    def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
+        self.life = secrets.randbits(63)
+        self.written = 0
+        """The number of the last record."""
+        self.safe = 0
+        """That of the last one which is known to be synced."""
+        self._directory = directory
+        self._file_bytes = file_bytes
+        self._files: list[int] = []
+        self._active = 0
+        self._position = 0
+        self._said = 0  # what the last record says of ``safe``
+        self._dirty: list[int] = []  # files with something that no sync has covered, the older first
+        self._fault: OSError | None = None
+        self._lock = threading.Lock()
+        self._flushing = threading.Lock()  # whoever finds nothing to sync must not be quicker than who is about it
+        self._open()
+        self.append(_OPENING)
+        self.flush()
+
+    def _open(self) -> None:
+        path = paths(self._directory, self.life)[len(self._files)]
+        self._files.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644))
+        sync(self._directory)
+
+    def append(self, changes: Sequence[Change]) -> int:
+        """Hand a record to the kernel, and return its size. OSError: nothing can be promised any more."""
+        self._must_be_sound()
+        number = self.written + 1
+        pieces, size = records.pack(self.life, number, self.safe, changes)
+        file = self._files[self._active]
+        done = os.pwritev(file, pieces, self._position)
+        if done < size:
+            _write_all(file, b"".join(pieces)[done:], self._position + done)
+        self._position += size
+        with self._lock:  # behind the bytes: a sync that ran meanwhile may not have covered them
+            if self._dirty[-1:] != [file]:
+                self._dirty.append(file)
+        self.written, self._said = number, self.safe
+        return size
+
+    def flush(self) -> None:
+        """Make everything written so far safe, in whatever thread."""
+        with self._flushing:
+            self._must_be_sound()
+            covers = self.written
+            with self._lock:
+                dirty, self._dirty = self._dirty, []
+            try:
+                for file in dirty:
+                    os.fdatasync(file)
+            except OSError as error:
+                self._fault = error
+                raise
+            self.safe = max(self.safe, covers)
+
+    def _must_be_sound(self) -> None:
+        """After a sync that failed another one may succeed, without what the first has lost."""
+        if self._fault is not None:
+            raise OSError(self._fault.errno, f"a sync has failed before: {self._fault.strerror}")
+
+    def take_for_safe(self) -> None:
+        """Whoever asked for no syncs: what the kernel has is safe enough."""
+        self.safe = self.written
+        self._dirty.clear()
+
+    def say_what_is_safe(self) -> None:
+        """Nobody writes any more: without another record damage to the last ones would look like the end."""
+        if self._said < self.safe and self.safe == self.written:
+            self.append(_OPENING)
+
+    @property
+    def is_full(self) -> bool:
+        return self._position >= self._file_bytes
+
+    @property
+    def is_overfull(self) -> bool:
+        """Nobody has synced for long."""
+        return self._position >= 2 * self._file_bytes
+
+    def switch(self) -> int:
+        """Go on in the other file, of which nothing is needed any more. Returns the number of the first record there."""
+        if len(self._files) == 1:
+            self._open()
+        self._active = 1 - self._active
+        self._position = 0
+        if os.fstat(self._files[self._active]).st_size > self._file_bytes:
+            os.ftruncate(self._files[self._active], self._file_bytes)
+        return self.written + 1
+
+    def end(self) -> None:
+        """Nothing in it is needed any more, whatever becomes of its files."""
+        self.append([_CLOSING])
+        self.flush()
+
+    def remove(self) -> None:
+        """The file that says that this is the end goes last: without it the other one would look like what is left of a log."""
+        both = paths(self._directory, self.life)
+        for path in (both[1 - self._active], both[self._active]):
+            path.unlink(missing_ok=True)
+            sync(self._directory)
+
+    def close(self) -> None:
+        while self._files:
+            os.close(self._files.pop())
+
+
+def paths(directory: Path, life: int) -> list[Path]:
+    return [directory / f"front-{life:016x}-{index}" for index in range(2)]
+
+
+def lives(directory: Path) -> list[int]:
+    """Those that have left files here, the latest last."""
+    files = sorted(directory.glob("front-*"), key=lambda path: path.stat().st_mtime_ns)
+    return list(dict.fromkeys(life_of(path.name) for path in files))
+
+
+def life_of(name: str) -> int:
+    return int(name.split("-")[1], 16)
+
+
+def remove_others(directory: Path, life: int) -> None:
+    """Take away what other lives have left."""
+    for path in directory.glob("front-*"):
+        if path not in paths(directory, life):
+            path.unlink()
+    sync(directory)
+
+
+def left(directory: Path, place: tuple[int, int] | None) -> list[Record]:
+    """What the log holds and RocksDB may not have, in its order; ``place`` is the life and the first record that RocksDB names.
+
+    DamageError: something that was synced is missing. What follows a record that is not there had not been synced either, if no
+    other one says that this one was.
+    """
+    if place is None:
+        _must_be_closed(directory)
+        return []
+    life, first = place
+    there = {record.number: record for record in _found(directory, life) if record.number >= first}
+    end = first
+    while end in there:
+        end += 1
+    promised = max((record.safe for record in there.values()), default=first)
+    if end <= max(promised, first):
+        raise DamageError(f"record {end} of the front log is missing" if there else "the front log is missing")
+    return [there[number] for number in range(first, end)]
+
+
+def _must_be_closed(directory: Path) -> None:
+    """RocksDB names no log, as before the first start and after a clean end: then none is there, or nothing in it counts."""
+    for life in lives(directory):
+        found = sorted(_found(directory, life), key=lambda record: record.number)
+        unread = not found and any(path.stat().st_size > records.SMALLEST for path in paths(directory, life) if path.exists())
+        closed = found and list(found[-1].changes()) == [_CLOSING]
+        if unread or (not closed and any(record.body for record in found)):
+            raise DamageError("there is a front log, and nothing says where it begins")
+
+
+def read_past_damage(directory: Path, place: tuple[int, int] | None) -> Iterator[Record]:
+    """Everything that can be read and RocksDB may not have, in its order.
+
+    Where RocksDB cannot name the place any more: of each life, what reaches to its end without a gap. Replayed in its order
+    that changes nothing of what RocksDB has; older records without those behind them would bring back what is gone.
+    """
+    if place is not None and any(path.exists() for path in paths(directory, place[0])):
+        life, first = place
+        yield from sorted((each for each in _found(directory, life) if each.number >= first), key=lambda each: each.number)
+        return
+    for life in lives(directory):
+        there = {record.number: record for record in _found(directory, life)}
+        first = max(there, default=0)
+        while first - 1 in there:
+            first -= 1
+        yield from (there[number] for number in range(first, max(there, default=-1) + 1))
+
+
+def sync_files(directory: Path, life: int) -> None:
+    """What a kill has left in the kernel must not be on the disk by half when RocksDB has it."""
+    for path in paths(directory, life):
+        if path.exists():
+            sync(path)
+
+
+def replay(db: Rdict, written: Iterable[Record]) -> None:
+    """Let RocksDB have these records."""
+    batch, size = WriteBatch(raw_mode=True), 0
+    for record in written:
+        for key, value in record.changes():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
+        size += len(record.body)
+        if size > REPLAYED_AT_ONCE:
+            db.write(batch)
+            batch, size = WriteBatch(raw_mode=True), 0
+    db.write(batch)
+    db.flush_wal(True)
+
+
+def _found(directory: Path, life: int) -> Iterator[Record]:
+    for path in paths(directory, life):
+        if path.exists():
+            yield from records.find(path.read_bytes(), life)
+
+
+def _write_all(file: int, data: bytes, position: int) -> None:
+    while data:
+        done = os.pwrite(file, data, position)
+        data, position = data[done:], position + done

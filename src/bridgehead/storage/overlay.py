@@ -1,0 +1,92 @@
+"""What the front log holds and RocksDB does not have yet, in RAM: whoever reads looks here first.
+
+Two generations, one for each file of the log. What came since the last change of files is the young one; the old one moves to
+RocksDB piece by piece, less what the young one has replaced or taken away meanwhile. So a queue that flows never moves at all.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rocksdict import Rdict
+
+from bridgehead.storage.records import Change, Value
+from bridgehead.storage.scanning import scan
+
+_UNKNOWN: Final[Value] = b"unknown"  # compared by what it is, not by what it says
+
+
+class Overlay:
+    def __init__(self) -> None:
+        self._young: dict[bytes, Value | None] = {}
+        self._old: dict[bytes, Value | None] = {}
+        self._moving: deque[bytes] = deque()  # keys of the old generation that are still to move
+
+    def put(self, changes: Iterable[Change]) -> None:
+        self._young.update(changes)
+
+    def age(self) -> None:
+        """The young generation becomes the old one, of which nothing must be left."""
+        assert not self._moving
+        self._old, self._young = self._young, {}
+        self._moving.extend(self._old)
+
+    @property
+    def is_moving(self) -> bool:
+        return bool(self._moving)
+
+    def next(self, size: int) -> Iterator[tuple[bytes, Value | None, bool]]:
+        """Changes of the old generation to move now, of about so many bytes, and whether the young one has something newer."""
+        for key in self._moving:
+            if size <= 0:
+                return
+            value = self._old[key]
+            size -= len(key) + (len(value) if isinstance(value, bytes) else sum(map(len, value or ())))
+            yield key, value, key in self._young
+
+    def moved(self, count: int) -> None:
+        """RocksDB has so many of them."""
+        for _ in range(count):
+            del self._old[self._moving.popleft()]
+
+    def gone(self) -> Iterator[bytes]:
+        """Keys that were taken away, and RocksDB may still have."""
+        for key, value in self._old.items():
+            if value is None and key not in self._young:
+                yield key
+        for key, value in self._young.items():
+            if value is None:
+                yield key
+
+    def get(self, db: Rdict, key: bytes) -> bytes | None:
+        """What a key leads to."""
+        value = self._young.get(key, _UNKNOWN)
+        if value is _UNKNOWN:
+            value = self._old.get(key, _UNKNOWN)
+        if value is _UNKNOWN:
+            found: bytes | None = db.get(key)
+            return found
+        return None if value is None else as_bytes(value)
+
+    def scan(self, db: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Everything under a prefix in the order of the keys."""
+        both = {**self._old, **self._young}
+        mine = sorted((key for key in both if key.startswith(prefix)), reverse=True)
+        for key, value in scan(db, prefix):
+            while mine and mine[-1] < key:
+                yield from _there(mine[-1], both[mine.pop()])
+            if key not in both:
+                yield key, value
+        while mine:
+            yield from _there(mine[-1], both[mine.pop()])
+
+
+def _there(key: bytes, value: Value | None) -> Iterator[tuple[bytes, bytes]]:
+    if value is not None:
+        yield key, as_bytes(value)
+
+
+def as_bytes(value: Value) -> bytes:
+    return b"".join(value) if isinstance(value, tuple) else value

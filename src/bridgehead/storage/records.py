@@ -1,0 +1,102 @@
+"""Records of the front log: changes of keys that happen together, behind a checksum, found again behind a damaged place.
+
+A record says which one it is and up to which one everything was synced when it was written. So of a record that cannot be
+read it is known whether it had been promised to somebody: if a later one says so.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from isal.isal_zlib import crc32
+
+Packed = tuple[bytes, bytes, pa.Buffer, bytes]
+"""A batch in parts: checksum, head, body and end. Whoever makes one piece of them copies them."""
+Value = bytes | Packed
+"""What a key leads to."""
+Change = tuple[bytes, Value | None]
+"""A key and its new value; None takes it away."""
+
+_HEAD = struct.Struct("<8sIIQQ")  # the life; checksum of all that follows; bytes behind the head; number; safe
+SMALLEST: Final = _HEAD.size
+"""Bytes of a record that changes nothing."""
+_SIZES = struct.Struct("<II")  # of a key and its value
+_CHECKED_FROM: Final = 12
+_GONE: Final = 0xFFFF_FFFF
+"""In the place of a value's size: the key is taken away."""
+_PIECES: Final = 512
+"""The kernel takes no more than 1,024 in one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    number: int
+    safe: int
+    """Every record up to this number was synced when this one was written."""
+    body: memoryview
+
+    def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
+        at = 0
+        while at < len(self.body):
+            key_size, size = _SIZES.unpack_from(self.body, at)
+            at += _SIZES.size
+            key = bytes(self.body[at : at + key_size])
+            at += key_size
+            if size == _GONE:
+                yield key, None
+            else:
+                yield key, bytes(self.body[at : at + size])
+                at += size
+
+
+def pack(life: int, number: int, safe: int, changes: Sequence[Change]) -> tuple[list[bytes | pa.Buffer], int]:
+    """The pieces of a record, to be written one after the other, and their size.
+
+    A record begins with the random number of its life: what others have left is no part of it, and nobody can send a payload
+    that looks like one.
+    """
+    pieces: list[bytes | pa.Buffer] = [b""]
+    size = 0
+    for key, value in changes:
+        parts: tuple[bytes | pa.Buffer, ...] = value if isinstance(value, tuple) else () if value is None else (value,)
+        length = sum(map(len, parts))
+        pieces.append(_SIZES.pack(len(key), _GONE if value is None else length) + key)
+        pieces += parts
+        size += _SIZES.size + len(key) + length
+    checksum = crc32(_HEAD.pack(b"", 0, size, number, safe)[_CHECKED_FROM:])
+    for piece in pieces:
+        checksum = crc32(piece, checksum)
+    pieces[0] = _HEAD.pack(_mark(life), checksum, size, number, safe)
+    if len(pieces) > _PIECES:
+        pieces = [b"".join(pieces)]
+    return pieces, _HEAD.size + size
+
+
+def find(log: bytes, life: int) -> Iterator[Record]:
+    """Every whole record of this life, wherever it stands: behind damage, and what is about to be written over, too."""
+    mark, data, position = _mark(life), memoryview(log), 0
+    while (position := log.find(mark, position)) >= 0:
+        record = _record_at(data, position)
+        if record is None:
+            position += 1
+        else:
+            yield record
+            position += _HEAD.size + len(record.body)
+
+
+def _record_at(data: memoryview, position: int) -> Record | None:
+    if position + _HEAD.size > len(data):
+        return None
+    _, checksum, size, number, safe = _HEAD.unpack_from(data, position)
+    end = position + _HEAD.size + size
+    if end > len(data) or crc32(data[position + _CHECKED_FROM : end]) != checksum:
+        return None
+    return Record(number, safe, data[position + _HEAD.size : end])
+
+
+def _mark(life: int) -> bytes:
+    return life.to_bytes(8, "little")

@@ -1,0 +1,248 @@
+"""A map of keys in a directory, changed by atomic writes: the front log for what comes, RocksDB for what stays.
+
+A write is there after a kill as soon as it is made, and after a loss of power as soon as it is flushed. What the front log
+holds is replayed into RocksDB at a start, all of it in its order: what had moved there before is only written once more.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from rocksdict import Checkpoint, Rdict, WriteBatch
+
+from bridgehead.errors import DamageError, StartError, StorageError
+from bridgehead.storage import frontlog
+from bridgehead.storage.frontlog import FILE_BYTES, FrontLog
+from bridgehead.storage.keys import Kind
+from bridgehead.storage.meta import FRONT_KEY, front_of, incarnation_of, must_know_format, pack_front
+from bridgehead.storage.opening import allow_compaction, open_sound
+from bridgehead.storage.overlay import Overlay
+from bridgehead.storage.records import Change
+from bridgehead.storage.salvage import finish, salvage
+from bridgehead.storage.scanning import inspect
+from bridgehead.storage.tidying import Tidying
+from bridgehead.storage.values import squeezed
+
+log = logging.getLogger(__name__)
+
+PIECE_BYTES: Final = 1 << 20
+"""RocksDB holds the interpreter while it writes: what is large is written in pieces."""
+MOVED_AT_LEAST: Final = 128 << 10
+"""Bytes that move to RocksDB with a write, or twice what was written: the old file is free before the other one is full."""
+
+
+class _Other(Enum):
+    """The file of the front log that is not written to."""
+
+    FREE = "nothing in it is needed"
+    MOVING = "what it holds moves to RocksDB"
+    MOVED = "RocksDB has all of it, not synced yet"
+
+
+class Store:
+    """Used from the event loop, but for ``flush``. ``sync=False``: what the kernel has is safe enough."""
+
+    def __init__(self, directory: Path, *, sync: bool = True, front_bytes: int = FILE_BYTES) -> None:
+        self._directory = directory
+        self._sync = sync
+        self.db, self.incarnation = _open(directory)
+        self._first = 1  # the record with which the file begins that is written to
+        self._other = _Other.FREE
+        self._stands_in = 0  # up to this record there are changes without which something older would count again
+        self._overlay = Overlay()
+        self.tidying = Tidying(self.db, self._tell_what_is_gone)
+        try:
+            self._front = FrontLog(directory, front_bytes)
+            self.db[FRONT_KEY] = pack_front(self._front.life, self._first)
+            self.db.flush_wal(True)
+            frontlog.remove_others(directory, self._front.life)
+        except Exception as error:
+            self.db.close()
+            raise StartError(f"{directory} cannot be written to: {error}") from None
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, changes: Sequence[Change]) -> None:
+        """All of them happen, or nothing. Whatever this raises, nothing can be promised any more."""
+        if self._front.is_full and self._other is _Other.FREE:
+            self._first = self._front.switch()
+            self._overlay.age()
+            self._other = _Other.MOVING
+        size = self._front.append(changes)
+        self._overlay.put(changes)
+        if not self._sync:
+            self._front.take_for_safe()
+        elif self._front.is_overfull:  # whoever writes so much and never asks whether it is safe waits here
+            self.flush()
+        if self._other is _Other.MOVING:
+            self._move(max(2 * size, MOVED_AT_LEAST))
+        self.tidying.tidy_if_worth_it()
+
+    def flush(self) -> None:
+        """Everything written so far survives a loss of power from now on. In whatever thread."""
+        moved = self._other is _Other.MOVED  # now: what becomes so meanwhile is the next one's
+        self._front.flush()
+        if moved:
+            self.db.flush_wal(True)
+            self._other = _Other.FREE
+
+    def say_what_is_safe(self) -> None:
+        """Nothing depends on it but what damage would be taken for."""
+        try:
+            self._front.say_what_is_safe()
+        except OSError as error:
+            log.info("the front log could not be told what is safe: %s", error)
+
+    def settle(self) -> None:
+        """RocksDB has everything that was written so far."""
+        if self._sync:
+            self._front.flush()
+        self._move_all()
+        self._overlay.age()
+        self._move_all()
+
+    def _move_all(self) -> None:
+        while self._overlay.is_moving:
+            self._put_down(PIECE_BYTES)
+
+    def _move(self, size: int) -> None:
+        """Nothing moves that is not safe here, and the old file is needed no more only when all is safe that stands for it: the
+        first record of the other file, and whatever there has replaced something of the old one.
+        """
+        if self._front.safe < self._first - 1:
+            return
+        self._put_down(size)
+        if not self._overlay.is_moving and self._front.safe >= max(self._first, self._stands_in):
+            self.db[FRONT_KEY] = pack_front(self._front.life, self._first)
+            self._other = _Other.MOVED if self._sync else _Other.FREE
+
+    def _put_down(self, size: int) -> None:
+        batch, count = WriteBatch(raw_mode=True), 0
+        for key, value, replaced in self._overlay.next(size):
+            count += 1
+            if replaced:
+                self._stands_in = self._front.written
+            elif value is None:
+                batch.delete(key)
+            else:
+                stored = squeezed(key, value) if isinstance(value, tuple) else value
+                batch.put(key, stored)
+                if key.startswith(Kind.BATCH.value):
+                    self.tidying.stored(key, len(stored))
+        self.db.write(batch)
+        self._overlay.moved(count)
+
+    def _tell_what_is_gone(self) -> None:
+        """RocksDB knows of every deletion, and may give its room back. What is to stay moves when it is its turn."""
+        if self._sync:
+            self._front.flush()
+        batch = WriteBatch(raw_mode=True)
+        for key in self._overlay.gone():
+            batch.delete(key)
+        self.db.write(batch)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._overlay.get(self.db, key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return self._overlay.scan(self.db, prefix)
+
+    @contextmanager
+    def checkpoint(self) -> Iterator[Path]:
+        """A directory with the store as it is now, while the block runs; made without a copy, and not changed any more."""
+        moment = self._directory.with_name(f"{self._directory.name}.checkpoint")
+        shutil.rmtree(moment, ignore_errors=True)
+        try:
+            try:
+                self.settle()
+                Checkpoint(self.db).create_checkpoint(str(moment))
+            except Exception as error:  # no room, or closed meanwhile
+                raise StorageError(f"no checkpoint could be made: {error}") from error
+            yield moment
+        finally:
+            shutil.rmtree(moment, ignore_errors=True)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def close(self, *, broken: bool) -> None:
+        """Everything is in RocksDB and synced when this returns; of a store that is broken it stays where it is."""
+        try:
+            if not broken:
+                self.settle()
+                self.db.flush_wal(True)
+                self._front.end()
+                del self.db[FRONT_KEY]
+                self.db.flush_wal(True)
+                self._front.remove()
+        finally:
+            self.tidying.close()
+            self._front.close()
+            try:
+                self.db.close()
+            except Exception as error:  # it wanted to make a table of what its log has: the next start will
+                log.info("the store was closed with its log: %s", error)
+
+
+def _open(directory: Path) -> tuple[Rdict, str]:
+    """The store and its incarnation, every value read once; a damaged one is made sound first."""
+    finish(directory)
+    found = _look(directory)
+    if isinstance(found, _Damage):  # only now: an error on its way still holds what it met, and RocksDB's lock with it
+        salvage(directory, found.why, unknown=found.unknown)
+        found = _look(directory)
+        if isinstance(found, _Damage):
+            raise StartError(f"{directory} was repaired and is damaged again: {found.why}")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Damage:
+    why: str
+    unknown: bool  # what is there cannot tell what is missing
+
+
+def _look(directory: Path) -> tuple[Rdict, str] | _Damage:
+    try:
+        db = open_sound(directory)
+    except DamageError as error:
+        return _Damage(str(error), unknown=True)
+    try:
+        damage = _replayed(db, directory)
+        if damage is None:
+            incarnation = incarnation_of(db, directory)
+            inspect(db)
+            allow_compaction(db)
+            return db, incarnation
+    except DamageError as error:
+        damage = _Damage(str(error), unknown=False)
+    except (StartError, StorageError):
+        db.close()
+        raise
+    except Exception as error:
+        db.close()
+        raise StartError(f"{directory} cannot be opened: {error}") from None
+    db.close()
+    return damage
+
+
+def _replayed(db: Rdict, directory: Path) -> _Damage | None:
+    """Let RocksDB have all of the front log; if something of it is missing, nothing is changed."""
+    must_know_format(db, directory)
+    try:
+        place = front_of(db)
+        written = frontlog.left(directory, place)
+    except DamageError as error:
+        return _Damage(str(error), unknown=True)
+    if place is not None:
+        frontlog.sync_files(directory, place[0])
+        frontlog.replay(db, written)
+    return None

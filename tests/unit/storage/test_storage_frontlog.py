@@ -1,0 +1,276 @@
+"""The front log: what was synced is there again, what was not may go, and the log itself says which is which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from bridgehead.errors import DamageError, StorageError
+from bridgehead.storage import frontlog, records
+from bridgehead.storage.frontlog import FrontLog
+from bridgehead.storage.keys import Kind, shelf_key
+from bridgehead.storage.meta import FRONT_KEY
+from bridgehead.storage.records import Change
+from bridgehead.storage.store import Store
+from bridgehead.storage.values import pack_state
+from making.crash import copy_as_left
+from making.damage import cut, flip_bit
+
+NOISE = Random(7)
+
+
+def state(number: int, size: int = 20) -> Change:
+    key = shelf_key(Kind.STATE, (f"state {number}",))
+    return key, pack_state(key, NOISE.randbytes(size))
+
+
+def numbers(found: list[records.Record]) -> list[int]:
+    return [record.number for record in found]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> FrontLog:
+    return FrontLog(tmp_path, 1000)
+
+
+def file(log: FrontLog, directory: Path) -> Path:
+    return frontlog.paths(directory, log.life)[0]
+
+
+def test_a_record_comes_back_as_it_was_written() -> None:
+    parts = (b"head", b"", bytes(5000), b"end")
+    pieces, size = records.pack(3, 9, 4, [(b"a", b""), (b"gone", None), (b"batch", parts), (b"", b"x")])  # type: ignore[list-item]
+    written = b"".join(pieces)
+    assert len(written) == size
+    [found] = records.find(b"something else" + written + b"rest", 3)
+    assert (found.number, found.safe) == (9, 4)
+    assert list(found.changes()) == [(b"a", b""), (b"gone", None), (b"batch", b"".join(parts)), (b"", b"x")]
+    assert list(records.find(written, 4)) == [], "of another life"
+
+
+def test_a_record_of_very_many_changes_is_written_in_few_pieces(log: FrontLog, tmp_path: Path) -> None:
+    log.append([state(number) for number in range(3000)])
+    assert len(list(frontlog.left(tmp_path, (log.life, 1))[1].changes())) == 3000
+
+
+def test_an_end_that_nobody_says_was_synced_is_taken_back(log: FrontLog, tmp_path: Path) -> None:
+    for number in range(3):
+        log.append([state(number)])
+    log.flush()
+    log.append([state(3)])
+    size = file(log, tmp_path).stat().st_size
+    for torn in range(1, 40, 3):
+        cut(file(log, tmp_path), size - torn)
+        assert numbers(frontlog.left(tmp_path, (log.life, 1))) == [1, 2, 3, 4]
+
+
+def test_a_record_that_is_missing_before_others_is_an_end_if_none_of_them_was_synced(log: FrontLog, tmp_path: Path) -> None:
+    """A loss of power may leave the second write and not the first."""
+    log.append([state(1)])
+    log.flush()
+    before = file(log, tmp_path).stat().st_size
+    log.append([state(2)])
+    log.append([state(3)])
+    flip_bit(file(log, tmp_path), before + 40)
+    assert numbers(frontlog.left(tmp_path, (log.life, 1))) == [1, 2]
+
+
+def test_a_record_that_is_missing_though_it_was_synced_is_damage_and_the_rest_is_kept(log: FrontLog, tmp_path: Path) -> None:
+    log.append([state(1)])
+    before = file(log, tmp_path).stat().st_size
+    log.append([state(2)])
+    log.flush()
+    log.say_what_is_safe()
+    log.say_what_is_safe()
+    assert log.written == 4, "said once"
+    flip_bit(file(log, tmp_path), before + 40)
+    with pytest.raises(DamageError, match="record 3"):
+        frontlog.left(tmp_path, (log.life, 1))
+    assert numbers(list(frontlog.read_past_damage(tmp_path, (log.life, 1)))) == [1, 2, 4]
+
+
+def test_without_its_first_record_a_log_is_missing(log: FrontLog, tmp_path: Path) -> None:
+    file(log, tmp_path).unlink()
+    with pytest.raises(DamageError, match="is missing"):
+        frontlog.left(tmp_path, (log.life, 1))
+
+
+def test_a_log_of_which_rocksdb_knows_nothing_is_damage_unless_nothing_in_it_counts(log: FrontLog, tmp_path: Path) -> None:
+    assert frontlog.left(tmp_path, None) == []
+    log.append([state(1)])
+    with pytest.raises(DamageError, match="where it begins"):
+        frontlog.left(tmp_path, None)
+    log.end()
+    assert frontlog.left(tmp_path, None) == []
+    file(log, tmp_path).write_bytes(bytes(1000))
+    with pytest.raises(DamageError, match="where it begins"):
+        frontlog.left(tmp_path, None)
+
+
+def test_what_is_written_over_is_no_part_of_what_is_left(log: FrontLog, tmp_path: Path) -> None:
+    for number in range(20):
+        log.append([state(number, 100)])
+    assert log.is_full
+    second = log.switch()
+    log.append([state(20)])
+    log.switch()
+    log.append([state(21)])
+    log.flush()
+    assert numbers(frontlog.left(tmp_path, (log.life, second))) == [second, second + 1]
+
+
+def test_what_stays_moves_to_rocksdb_and_what_goes_never_gets_there(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", front_bytes=20_000)
+    kept = dict(state(number) for number in range(5))
+    store.write(list(kept.items()))
+    passing, _ = state(99)
+    for _ in range(200):
+        store.write([state(99, 2000)])
+        store.write([(passing, None)])
+        store.flush()
+    found = dict(store.scan(b""))
+    assert {key: found[key] for key in kept} == kept
+    assert passing not in found
+    assert {key: store.db.get(key) for key in kept} == kept, "moved"
+    assert sum(path.stat().st_size for path in (tmp_path / "store").glob("front-*")) < 60_000, "written over"
+    assert sum(path.stat().st_size for path in (tmp_path / "store").glob("*.log")) < 20_000
+    store.close(broken=False)
+    assert list((tmp_path / "store").glob("front-*")) == []
+
+
+def test_a_walk_sees_old_and_young_and_rocksdb_as_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", front_bytes=10_000)
+    truth: dict[bytes, bytes] = {}
+    chance = Random(3)
+    for _ in range(400):
+        key, value = state(chance.randrange(40), 200)
+        if chance.random() < 0.3:
+            store.write([(key, None)])
+            truth.pop(key, None)
+        else:
+            store.write([(key, value)])
+            truth[key] = value  # type: ignore[assignment]
+        if chance.random() < 0.5:
+            store.flush()
+        assert list(store.scan(Kind.STATE.value)) == sorted(truth.items())
+        assert all(store.get(each) == truth.get(each) for each, _ in (state(number) for number in range(40)))
+    store.close(broken=False)
+
+
+def test_a_log_of_an_earlier_life_is_taken_away_when_rocksdb_has_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    written = state(1)
+    store.write([written])
+    copy_as_left(tmp_path / "store", tmp_path / "again")
+    store.close(broken=False)
+    again = Store(tmp_path / "again")
+    assert again.db.get(written[0]) == written[1]
+    assert len(list((tmp_path / "again").glob("front-*"))) == 1
+    assert again.db.get(FRONT_KEY) is not None
+    again.close(broken=False)
+    assert again.incarnation == store.incarnation
+
+
+@pytest.mark.parametrize("left", [0, 1, 2], ids=["both files", "the one that says it", "none"])
+def test_a_clean_end_that_is_cut_short_is_a_clean_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int) -> None:
+    store = Store(tmp_path / "store", front_bytes=1000)
+    for number in range(30):
+        store.write([state(number % 7, 300)])
+        store.flush()
+    truth = dict(store.scan(Kind.STATE.value))
+    assert len(list((tmp_path / "store").glob("front-*"))) == 2
+    unlink, gone = Path.unlink, []
+
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        if len(gone) == left:
+            raise KeyboardInterrupt
+        gone.append(path)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", killed)
+    if left < 2:
+        with pytest.raises(KeyboardInterrupt):
+            store.close(broken=False)
+    else:
+        store.close(broken=False)
+    monkeypatch.undo()
+    again = Store(tmp_path / "store")
+    assert again.incarnation == store.incarnation
+    assert dict(again.scan(Kind.STATE.value)) == truth
+    again.close(broken=False)
+
+
+def test_after_a_sync_that_failed_nothing_is_safe_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "store")
+    store.write([state(1)])
+
+    def fails(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(frontlog.os, "fdatasync", fails)
+    with pytest.raises(StorageError, match="Input/output error"), store.checkpoint():
+        pass
+    monkeypatch.undo()
+    with pytest.raises(OSError, match="failed before"):
+        store.flush()
+    with pytest.raises(OSError, match="failed before"):
+        store.write([state(2)])
+    store.close(broken=True)
+
+
+def test_what_could_not_be_moved_is_still_there(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    written = [state(number) for number in range(50)]
+    store.write(written)
+    db = store.db
+
+    class Full:
+        def write(self, batch: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    store.db = Full()  # type: ignore[assignment]
+    with pytest.raises(OSError, match="No space"):
+        store.settle()
+    store.db = db
+    assert [store.get(key) for key, _ in written] == [value for _, value in written]
+    store.settle()
+    assert [db.get(key) for key, _ in written] == [value for _, value in written]
+    store.close(broken=False)
+
+
+def test_whoever_never_asks_whether_it_is_safe_does_not_fill_the_disk(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", front_bytes=10_000)
+    for number in range(300):
+        store.write([state(number % 5, 1000)])
+    assert sum(path.stat().st_size for path in (tmp_path / "store").glob("front-*")) < 60_000
+    store.close(broken=False)
+
+
+def test_a_file_that_had_grown_too_long_leaves_nothing_behind_when_it_is_written_over(log: FrontLog, tmp_path: Path) -> None:
+    for number in range(20):
+        log.append([state(number, 300)])
+    assert log.is_overfull
+    log.switch()
+    for number in range(5):
+        log.append([state(number, 300)])
+    log.switch()
+    assert file(log, tmp_path).stat().st_size == 1000
+
+
+def test_the_log_is_replayed_though_rocksdb_has_forgotten_its_place(tmp_path: Path) -> None:
+    """Which is damage: it is salvaged, and loses nothing."""
+    store = Store(tmp_path / "store", front_bytes=3000)
+    for number in range(40):
+        store.write([state(number % 9, 300)])
+        store.flush()
+    truth = dict(store.scan(Kind.STATE.value))
+    del store.db[FRONT_KEY]
+    copy_as_left(tmp_path / "store", tmp_path / "damaged")
+    store.close(broken=True)
+    again = Store(tmp_path / "damaged")
+    found = dict(again.scan(Kind.STATE.value))
+    assert {key: found.get(key) for key in truth} == truth
+    assert again.incarnation != store.incarnation
+    again.close(broken=False)
