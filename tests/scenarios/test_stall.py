@@ -36,6 +36,22 @@ def lines(tmp_path: Path) -> Iterator[Lines]:
         each.close()
 
 
+@pytest.fixture(scope="module")
+def mended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lines]:
+    """Lines that something goes wrong on again and again: one of each kind, and every test leaves it connected."""
+    made: dict[str, Line] = {}
+
+    def make(**settings: Any) -> Line:
+        name = str(settings)
+        if name not in made:
+            made[name] = Line(tmp_path_factory.mktemp("mended"), **settings)
+        return made[name]
+
+    yield make
+    for each in made.values():
+        each.close()
+
+
 def test_twenty_quick_cuts_under_traffic_lose_nothing_and_forwarding_goes_on(lines: Lines) -> None:
     line, chance = lines(), random.Random(20)
     with Client(line.node.port) as here, Client(line.remote.port) as there:
@@ -56,18 +72,19 @@ def test_twenty_quick_cuts_under_traffic_lose_nothing_and_forwarding_goes_on(lin
         assert sums_that_do_not_hold(line.node.status()) == []
 
 
-def test_a_cut_exactly_between_publish_and_puback_delivers_at_least_once_and_the_queue_empties(lines: Lines) -> None:
-    line = lines()
+def test_a_cut_exactly_between_publish_and_puback_delivers_at_least_once_and_the_queue_empties(mended: Lines) -> None:
+    line = mended()
+    connects, delivered = line.bridge["connects"], line.push["delivered"]
     with Client(line.node.port) as here, Client(line.remote.port) as there:
         there.subscribe("push/#")
         moment = line.wire.at(PUBACK, line.wire.cut)
         here.publish_all([Message("push/1", b"%d" % n, 1) for n in range(10)])
         moment.wait()
-        line.wait_connects(2)
+        line.wait_connects(connects + 1)
         line.node.wait_drained()
         there.barrier()
         assert list(dict.fromkeys(numbers(there, "push/1"))) == list(range(10))
-        assert line.push["delivered"] == 10
+        assert line.push["delivered"] == delivered + 10
 
 
 @pytest.mark.parametrize(
@@ -77,18 +94,19 @@ def test_a_cut_exactly_between_publish_and_puback_delivers_at_least_once_and_the
 )
 @pytest.mark.parametrize("fault", ["cut", "reset"])
 def test_qos_2_across_a_reconnect_with_the_session_present_is_exactly_once_wherever_the_cut_falls(
-    lines: Lines, kind: int, way: str, fault: str
+    mended: Lines, kind: int, way: str, fault: str
 ) -> None:
-    line = lines()
+    line, topic = mended(), f"push/{fault}/{kind}"
+    connects = line.bridge["connects"]
     with Client(line.node.port) as here, Client(line.remote.port) as there:
         there.subscribe("push/#")
         moment = line.wire.at(kind, line.wire.cut if fault == "cut" else line.wire.reset, way)
-        here.publish_all([Message("push/2", b"%d" % n, 2) for n in range(10)])
+        here.publish_all([Message(topic, b"%d" % n, 2) for n in range(10)])
         moment.wait()
-        line.wait_connects(2)
+        line.wait_connects(connects + 1)
         line.node.wait_drained()
         there.barrier()
-        assert numbers(there, "push/2") == list(range(10))
+        assert numbers(there, topic) == list(range(10))
         assert line.bridge["possiblyDoubled"] == 0
 
 
@@ -110,20 +128,21 @@ def test_a_half_open_line_is_found_by_keep_alive_and_recovers_by_itself(lines: L
 
 @pytest.mark.parametrize(("qos", "kind"), [(1, PUBACK), (2, PUBREC), (2, PUBCOMP)], ids=["PUBACK", "PUBREC", "PUBCOMP"])
 def test_a_remote_that_answers_pings_but_acknowledges_nothing_is_left_by_the_watchdog(
-    lines: Lines, qos: int, kind: int
+    mended: Lines, qos: int, kind: int
 ) -> None:
-    line = lines(keepAlive=1, watchdog=2.5)
+    line, topic = mended(keepAlive=1, watchdog=2.5), f"push/{qos}/{kind}"
+    resets = line.bridge["watchdogResets"]
     with Client(line.node.port) as here, Client(line.remote.port) as there:
         there.subscribe("push/#")
         line.wire.swallow(kind, None)
-        here.publish_all([Message(f"push/{qos}", b"%d" % n, qos) for n in range(20)])
-        until(lambda: line.bridge["watchdogResets"] == 1, "the watchdog bites", detail=lambda: line.bridge)
+        here.publish_all([Message(topic, b"%d" % n, qos) for n in range(20)])
+        until(lambda: line.bridge["watchdogResets"] == resets + 1, "the watchdog bites", detail=lambda: line.bridge)
         assert "20 messages are in flight and none was acknowledged" in line.bridge["watchdogReason"]
         line.wire.heal()
         line.node.wait_connected()
         line.node.wait_drained()
         there.barrier()
-        came = numbers(there, f"push/{qos}")
+        came = numbers(there, topic)
         assert (came if qos == 2 else list(dict.fromkeys(came))) == list(range(20))
 
 
