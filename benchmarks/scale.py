@@ -22,6 +22,7 @@ ROUTES = 50
 RATES = (5_000, 20_000, 100_000)   # messages/s of all routes together
 COST = 1.5                         # × the CPU time of one route, at most
 SUSTAINED = 150_000                # messages/s, demanded
+OFFERED = 153_000                  # messages/s sent: the way of the last ones counts, too
 SECONDS = 60.0
 CONNECTIONS = 4                    # of the long run
 GROWN = 1.5                        # × the messages on their way in the first third: in the last one no more than this
@@ -41,7 +42,7 @@ def main() -> int:
         for system in ("spark", f"spark-{ROUTES}"):
             found += page.shown(Bench(folder, load).rows(system, [Job(1, rate, 1) for rate in RATES]))
     long = replace(load, seconds=options.sustained, topics=12)
-    found += page.shown(Bench(folder, long).rows("spark", [Job(1, SUSTAINED, CONNECTIONS)]))
+    found += page.shown(Bench(folder, long).rows("spark", [Job(1, OFFERED, CONNECTIONS)]))
     if not any(result.error for result in found):
         shutil.rmtree(folder)
     write(options.out, found)
@@ -99,12 +100,11 @@ def _cost(found: list[Result], rate: int) -> Bound:
 
 
 def _sustained(found: list[Result]) -> list[Bound]:
-    long = next((r for r in found if r.rate == SUSTAINED and r.arrived), None)
+    long = next((r for r in found if r.rate == OFFERED and r.arrived), None)
     rate = long.per_second if long else None
     grown = long.waiting_late / max(long.waiting_early, 1.0) if long else None
     return [
-        Bound("a long run: messages/s", f"≥ {SUSTAINED:,}/s less the last second's way", rate,
-              None if rate is None or long is None else rate >= SUSTAINED * (1 - 1 / long.seconds), "/s"),
+        Bound("a long run: messages/s", f"≥ {SUSTAINED:,}/s", rate, None if rate is None else rate >= SUSTAINED, "/s"),
         Bound("a long run: messages on their way in its last third", f"≤ {GROWN} × in its first", grown,
               None if grown is None else grown <= GROWN, "×"),
     ]
