@@ -70,22 +70,20 @@ class Line:
         self.remote.stop()
 
 
-@pytest.fixture
-def line(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Line]:
-    line = Line(tmp_path, **getattr(request, "param", {}))
+INLINE_5 = pytest.param({"engine": "inline", "version": 5}, id="inline-5")
+INLINE_3 = pytest.param({"engine": "inline", "version": "3.1.1"}, id="inline-3.1.1")
+SPARK_5 = pytest.param({"engine": "spark", "version": 5}, id="spark-5", marks=pytest.mark.spark)
+
+
+@pytest.fixture(scope="module")
+def line(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    """Tests of one kind of line share it: each checks all that was published so far, and leaves the wire as good as new."""
+    line = Line(tmp_path_factory.mktemp("line"), **getattr(request, "param", {}))
     yield line
     line.close()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param({"engine": "inline", "version": 5}, id="inline-5"),
-        pytest.param({"engine": "inline", "version": "3.1.1"}, id="inline-3.1.1"),
-        pytest.param({"engine": "spark", "version": 5}, id="spark-5", marks=pytest.mark.spark),
-    ],
-    indirect=True,
-)
+@pytest.mark.parametrize("line", [INLINE_5, INLINE_3, SPARK_5], indirect=True)
 def test_a_node_killed_again_and_again_in_mid_flow_doubles_and_loses_nothing(line: Line) -> None:
     line.wire.throttle(100_000)  # a kill finds messages at every step of the handshake
     kills = KILLS[line.engine]
@@ -102,9 +100,7 @@ def test_a_node_killed_again_and_again_in_mid_flow_doubles_and_loses_nothing(lin
 
 
 @pytest.mark.parametrize("kind", [PUBREC, PUBCOMP], ids=["PUBREC", "PUBCOMP"])
-@pytest.mark.parametrize(
-    "line", [pytest.param({"version": 5}, id="5"), pytest.param({"version": "3.1.1"}, id="3.1.1")], indirect=True
-)
+@pytest.mark.parametrize("line", [INLINE_5, INLINE_3], indirect=True)
 def test_a_node_killed_while_an_answer_is_on_its_way_doubles_nothing(line: Line, kind: int) -> None:
     lost = line.wire.swallow(kind, count=None)
     line.publish(5)
@@ -114,7 +110,7 @@ def test_a_node_killed_while_an_answer_is_on_its_way_doubles_nothing(line: Line,
     line.check()
 
 
-@pytest.mark.parametrize("line", [pytest.param({"version": 5}, id="5")], indirect=True)
+@pytest.mark.parametrize("line", [INLINE_5], indirect=True)
 def test_a_node_killed_before_its_pubrel_arrives_doubles_nothing(line: Line) -> None:
     lost = line.wire.swallow(PUBREL, count=None, way="out")
     line.publish(5)
