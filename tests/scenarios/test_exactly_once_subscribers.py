@@ -71,9 +71,10 @@ class Street:
         self.remote.stop()
 
 
-@pytest.fixture(params=VERSIONS)
-def street(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Street]:
-    street = Street(tmp_path, request.param)
+@pytest.fixture(scope="module", params=VERSIONS)
+def street(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
+    """Each test checks all that was published so far, and leaves the wire as good as new."""
+    street = Street(tmp_path_factory.mktemp("street"), request.param)
     yield street
     street.close()
 
