@@ -1,14 +1,18 @@
-"""What holds for all tests: the order they run in, and those that need mosquitto are left out where there is none."""
+"""What holds for all tests: their order, examples without a time limit, and what is left out where there is no mosquitto."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from xdist.remote import Producer
 
 from support import lanes, mosquitto
+
+hypothesis.settings.register_profile("a machine may be busy", deadline=None)
+hypothesis.settings.load_profile("a machine may be busy")
 
 NO_MOSQUITTO = mosquitto.executable() is None
 REQUIRED = bool(os.environ.get("BRIDGEHEAD_REQUIRE_MOSQUITTO"))
