@@ -54,7 +54,7 @@ def test_a_node_starts_from_a_damaged_store_and_accounts_for_every_message(tmp_p
     sent = BURSTS * BURST
     assert sorted(set(arrived)) == sorted(arrived), "nothing twice"
     assert arrived == sorted(arrived), "in order"
-    assert sent - BURST * 10 < len(arrived) < sent, "a bit costs little"
+    assert sent - BURST * 10 < len(arrived) <= sent, "a bit costs little, and nothing where small batches were merged since"
     assert arrived[-1] == sent - 1, "what is behind the damage is kept"
     [route] = status["routes"].values()
     lost = route["dropped"].get("damaged", 0) + route["droppedBefore"].get("damaged", 0)

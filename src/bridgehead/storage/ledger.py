@@ -164,9 +164,9 @@ class Ledger:
         self._by_reason(self.passing.transformed, self.kept.transformed, OUT, rows, safe)
 
     def write(self, changes: Changes) -> None:
-        """What is kept goes into the write that changes its rows; a write that changes none on the disk may leave it out."""
+        """What is kept goes into the write that changes its rows, or keeps none of them: who sent them is answered after it."""
         if self._dirty and self.keeps:
-            changes.later[self._name] = self.kept.pack(self._reasons)
+            changes.state[self._name] = self.kept.pack(self._reasons)
             self._dirty = False
 
     # -- after a restart ----------------------------------------------------------------------------------------------
