@@ -240,8 +240,8 @@ def settle(engine: Engine, ledgers: Iterable[Ledger], waiting_of: Callable[[str]
     for ledger in ledgers:
         ledger.found_in_journal(waiting_of(ledger.route))
         ledger.write(found)
-    if found.later:
-        engine.write(Changes(state=found.later))
+    if found.state:
+        engine.write(found)
 
 
 def _add(reasons: Reasons, reason: str, rows: int) -> None:
