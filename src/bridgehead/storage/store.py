@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,6 +58,7 @@ class Store:
         self._other = _Other.FREE
         self._stands_in = 0  # up to this record there are changes without which something older would count again
         self._overlay = Overlay()
+        self._flushing = threading.Lock()
         self.tidying = Tidying(self.db, self._tell_what_is_gone)
         try:
             self._front = FrontLog(directory, front_bytes)
@@ -87,11 +89,12 @@ class Store:
 
     def flush(self) -> None:
         """Everything written so far survives a loss of power from now on. In whatever thread."""
-        moved = self._other is _Other.MOVED  # now: what becomes so meanwhile is the next one's
-        self._front.flush()
-        if moved:
-            self.db.flush_wal(True)
-            self._other = _Other.FREE
+        with self._flushing:  # one at a time: whoever comes last must not free what has begun to move since
+            moved = self._other is _Other.MOVED  # now: what becomes so meanwhile is the next one's
+            self._front.flush()
+            if moved:
+                self.db.flush_wal(True)
+                self._other = _Other.FREE
 
     def say_what_is_safe(self) -> None:
         """Nothing depends on it but what damage would be taken for."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from random import Random
 
 import pytest
+from rocksdict import Rdict, WriteBatch
 
 from bridgehead.errors import DamageError, StorageError
 from bridgehead.storage import frontlog, records
+from bridgehead.storage import store as store_module
 from bridgehead.storage.frontlog import FrontLog
 from bridgehead.storage.keys import Kind, shelf_key
 from bridgehead.storage.meta import FRONT_KEY
@@ -274,3 +277,49 @@ def test_the_log_is_replayed_though_rocksdb_has_forgotten_its_place(tmp_path: Pa
     assert {key: found.get(key) for key in truth} == truth
     assert again.incarnation != store.incarnation
     again.close(broken=False)
+
+
+class SlowRocks:
+    """Whose sync waits, when a thread asks for it, until it is told to go on."""
+
+    def __init__(self, db: Rdict) -> None:
+        self._db = db
+        self.began, self.go_on = threading.Event(), threading.Event()
+
+    def flush_wal(self, sync: bool) -> None:
+        if threading.current_thread().name == "slow":
+            self.began.set()
+            assert self.go_on.wait(30)
+        self._db.flush_wal(sync)
+
+    def __setitem__(self, key: bytes, value: bytes) -> None:
+        self._db[key] = value
+
+    def write(self, batch: WriteBatch) -> None:
+        self._db.write(batch)
+
+
+def test_a_slow_sync_does_not_free_a_file_that_has_begun_to_move_since(tmp_path: Path) -> None:
+    """While a thread's sync lasts, the loop has one of its own and changes files."""
+    store = Store(tmp_path / "store", front_bytes=10_000)
+    while store._other is not store_module._Other.MOVED or not store._front.is_full:
+        store.write([state(1, 900)])
+        store._front.flush()
+    db, slow = store.db, SlowRocks(store.db)
+    store.db = slow  # type: ignore[assignment]
+
+    def sync_and_change_files() -> None:
+        store.flush()
+        store.write([state(2, 900)])
+
+    threads = [threading.Thread(target=store.flush, name="slow"), threading.Thread(target=sync_and_change_files)]
+    threads[0].start()
+    assert slow.began.wait(30)
+    threads[1].start()
+    threads[1].join(0.3)  # it waits for the slow one, or has changed files by now
+    slow.go_on.set()
+    for thread in threads:
+        thread.join()
+    assert store._other is store_module._Other.MOVING
+    store.db = db
+    store.close(broken=False)
