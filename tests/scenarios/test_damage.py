@@ -19,6 +19,17 @@ BURST = 50
 PAYLOAD = 200
 
 
+def payload(number: int) -> bytes:
+    return b"%0*d" % (PAYLOAD, number)
+
+
+def place_of_one_copy(log: Path) -> int:
+    """Where a message stands that was not merged into a larger batch since: of those there are two, and one would do."""
+    content = log.read_bytes()
+    not_the_last = BURST * (BURSTS - 2)  # a later write says that this one was synced
+    return next(content.find(payload(n)) for n in range(not_the_last, 0, -1) if content.count(payload(n)) == 1)
+
+
 def test_a_node_starts_from_a_damaged_store_and_accounts_for_every_message(tmp_path: Path) -> None:
     remote = Mosquitto(tmp_path / "remote")
     document = {
@@ -31,10 +42,10 @@ def test_a_node_starts_from_a_damaged_store_and_accounts_for_every_message(tmp_p
     with Client(node.port) as here:
         for burst in range(BURSTS):
             first = burst * BURST
-            here.publish_all([Message("b/1", b"%0*d" % (PAYLOAD, n), 1) for n in range(first, first + BURST)])
+            here.publish_all([Message("b/1", payload(n), 1) for n in range(first, first + BURST)])
     node.kill()
     [log] = (tmp_path / "node" / "data" / "store").glob("front-*")
-    flip_bit(log, log.stat().st_size // 2)
+    flip_bit(log, place_of_one_copy(log))
 
     remote.start()
     with Client(remote.port) as there:
@@ -54,7 +65,7 @@ def test_a_node_starts_from_a_damaged_store_and_accounts_for_every_message(tmp_p
     sent = BURSTS * BURST
     assert sorted(set(arrived)) == sorted(arrived), "nothing twice"
     assert arrived == sorted(arrived), "in order"
-    assert sent - BURST * 10 < len(arrived) <= sent, "a bit costs little, and nothing where small batches were merged since"
+    assert sent - BURST * 10 < len(arrived) < sent, "a bit costs little"
     assert arrived[-1] == sent - 1, "what is behind the damage is kept"
     [route] = status["routes"].values()
     lost = route["dropped"].get("damaged", 0) + route["droppedBefore"].get("damaged", 0)

@@ -59,12 +59,11 @@ def front_of(db: Rdict) -> tuple[int, int] | None:
 
 
 def incarnation_of(db: Rdict, directory: Path) -> str:
-    """The incarnation of the offsets in this store; a new store gets one."""
+    """The incarnation of the offsets in this store, whose format is known; a new store gets one."""
     try:
         found, stored = db.get(FORMAT_KEY), db.get(INCARNATION_KEY)
     except Exception as error:
         raise reading_failed(error) from None
-    check_format(found, directory)
     if found is None:
         if next(scan(db, b""), None) is not None:
             raise StartError(f"{directory} holds data of something else")

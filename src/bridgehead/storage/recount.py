@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from rocksdict import AccessType, Rdict
 
 from bridgehead.columns.batches import Batch
-from bridgehead.errors import StorageError
+from bridgehead.errors import DamageError, StorageError
 from bridgehead.storage import frontlog
 from bridgehead.storage.donenotes import DONE_NOTES, OUTBOX
 from bridgehead.storage.engine import Shelf
@@ -49,13 +49,14 @@ def recount(directory: Path) -> Recount:
         raise StorageError(f"there is no store in {directory}")
     try:
         db = rdict(directory, options(), AccessType.read_only(False))
-        store = _Store(db, _not_yet_there(db, directory))
     except Exception as error:
         raise StorageError(f"{directory} cannot be read: {error}") from None
     try:
-        return _count(store)
+        return _count(_Store(db, _not_yet_there(db, directory)))
+    except DamageError as error:
+        raise StorageError(f"{directory} cannot be read: {error}") from None
     finally:
-        store.db.close()
+        db.close()
 
 
 def _not_yet_there(db: Rdict, directory: Path) -> Overlay:
@@ -101,12 +102,12 @@ class _Store:
     """The keys and values of a store, as they are."""
 
     def __init__(self, db: Rdict, overlay: Overlay) -> None:
-        self.db = db
+        self._db = db
         self._overlay = overlay
 
     def states(self, damage: list[str]) -> dict[Shelf, Any]:
         states = {}
-        for key, value in self._overlay.scan(self.db, Kind.STATE.value):
+        for key, value in self._overlay.scan(self._db, Kind.STATE.value):
             try:
                 states[shelf_of(key)] = unpack_state(key, value)
             except StorageError as error:
@@ -114,7 +115,7 @@ class _Store:
         return states
 
     def notes(self, damage: list[str]) -> Iterator[tuple[Shelf, int, int]]:
-        for key, value in self._overlay.scan(self.db, Kind.NOTE.value):
+        for key, value in self._overlay.scan(self._db, Kind.NOTE.value):
             try:
                 yield shelf_of(key), number_of(key), unpack_note(key, value)
             except StorageError as error:
@@ -122,14 +123,14 @@ class _Store:
 
     def batches(self, damage: list[str]) -> Iterator[tuple[Shelf, int, Mask, Batch]]:
         """Every batch that counts: its first number, which of its numbers are on the disk, and these rows."""
-        for key, value in self._overlay.scan(self.db, Kind.INDEX.value):
+        for key, value in self._overlay.scan(self._db, Kind.INDEX.value):
             shelf, number = shelf_of(key), number_of(key)
             if shelf[0] not in (JOURNAL, OUTBOX):
                 continue
             try:
                 shape = unpack_shape(key, value, "the index entry")
                 place = numbered_key(Kind.BATCH, shelf, number)
-                stored = self._overlay.get(self.db, place)
+                stored = self._overlay.get(self._db, place)
                 if stored is None:
                     raise StorageError("the batch is missing")
                 batch = unpack_batch(place, stored, "the batch")
