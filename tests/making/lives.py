@@ -38,7 +38,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        self.engine._flush()
+        self.engine._store.flush()
 
     @rule(kill=st.booleans())
     def next_life(self, kill: bool) -> None:

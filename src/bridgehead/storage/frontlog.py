@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from bridgehead.storage import records
 from bridgehead.storage.diskpath import sync
 from bridgehead.storage.meta import FRONT_KEY
 from bridgehead.storage.records import Change, Record
+from bridgehead.storage.syncthread import SyncThread
 
 FILE_BYTES: Final = 32 << 20
 """A file that has grown so long gives way to the other one."""
@@ -38,7 +38,7 @@ _OPENING: Final[Sequence[Change]] = ()
 
 
 class FrontLog:
-    """Used from the event loop, but for ``flush``."""
+    """Used from the event loop."""
 
     def __init__(self, directory: Path, file_bytes: int = FILE_BYTES) -> None:
         self.life = secrets.randbits(63)
@@ -53,9 +53,11 @@ class FrontLog:
         self._position = 0
         self._said = 0  # what the last record says of ``safe``
         self._dirty: list[int] = []  # files with something that no sync has covered, the older first
+        self._thread = SyncThread()
+        self.flushed: Final = self._thread.answered
+        """A descriptor that is readable when what was begun has ended."""
+        self._covered: int | None = None  # the last record before the sync that is under way
         self._fault: OSError | None = None
-        self._lock = threading.Lock()
-        self._flushing = threading.Lock()  # whoever finds nothing to sync must not be quicker than who is about it
         self._open()
         self.append(_OPENING)
         self.flush()
@@ -75,31 +77,50 @@ class FrontLog:
         if done < size:
             _write_all(file, b"".join(pieces)[done:], self._position + done)
         self._position += size
-        with self._lock:  # behind the bytes: a sync that ran meanwhile may not have covered them
-            if self._dirty[-1:] != [file]:
-                self._dirty.append(file)
+        if self._dirty[-1:] != [file]:
+            self._dirty.append(file)
         self.written, self._said = number, self.safe
         return size
 
+    def begin_flush(self) -> None:
+        """Begin to make everything written so far safe; ``flushed`` says when it is time for ``end_flush``."""
+        self._must_be_sound()
+        assert self._covered is None
+        self._covered = self.written
+        dirty, self._dirty = self._dirty, []
+        self._thread.begin(dirty)
+
+    def end_flush(self) -> None:
+        """What was begun has ended."""
+        self._await_flush()
+        self._thread.heard()
+        self._must_be_sound()
+
     def flush(self) -> None:
-        """Make everything written so far safe, in whatever thread."""
-        with self._flushing:
-            self._must_be_sound()
-            covers = self.written
-            with self._lock:
-                dirty, self._dirty = self._dirty, []
-            try:
-                for file in dirty:
-                    os.fdatasync(file)
-            except OSError as error:
-                self._fault = error
-                raise
-            self.safe = max(self.safe, covers)
+        """Make everything written so far safe, and wait for it."""
+        self._await_flush()
+        self._must_be_sound()
+        try:
+            for file in self._dirty:
+                os.fdatasync(file)
+        except OSError as error:
+            self._fault = error
+            raise
+        self._dirty.clear()
+        self.safe = self.written
+
+    def _await_flush(self) -> None:
+        """Two syncs of one file at once: only one of them would hear of an error."""
+        if self._covered is not None:
+            self._fault = self._thread.wait()
+            if self._fault is None:
+                self.safe = self._covered
+            self._covered = None
 
     def _must_be_sound(self) -> None:
         """After a sync that failed another one may succeed, without what the first has lost."""
         if self._fault is not None:
-            raise OSError(self._fault.errno, f"a sync has failed before: {self._fault.strerror}")
+            raise OSError(self._fault.errno, f"a sync has failed: {self._fault.strerror}")
 
     def take_for_safe(self) -> None:
         """Whoever asked for no syncs: what the kernel has is safe enough."""
@@ -143,6 +164,8 @@ class FrontLog:
             sync(self._directory)
 
     def close(self) -> None:
+        self._await_flush()
+        self._thread.close()
         while self._files:
             os.close(self._files.pop())
 

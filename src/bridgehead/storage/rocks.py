@@ -71,7 +71,7 @@ class RocksEngine:
         self._cache: OrderedDict[tuple[Shelf, int], tuple[Batch, int]] = OrderedDict()
         self._cached = 0  # bytes in the cache
         self._later: dict[Shelf, Any] = {}
-        self._syncing = Syncing(lambda: self._flush(), self._failed, self._store.say_what_is_safe)
+        self._syncing = Syncing(self._store, self._failed, self._store.say_what_is_safe)
         self._closed = False
         self._broken = False  # the disk has failed us once
         self.on_failure: Callable[[BaseException], None] = lambda error: None  # nothing is promised from now on
@@ -148,9 +148,6 @@ class RocksEngine:
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         self._syncing.when_safe(callback)
-
-    def _flush(self) -> None:
-        self._store.flush()
 
     def between_syncs(self, callback: Callable[[], None]) -> None:
         self._syncing.between(callback)

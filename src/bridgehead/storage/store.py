@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -48,7 +48,7 @@ class _Other(Enum):
 
 
 class Store:
-    """Used from the event loop, but for ``flush``. ``sync=False``: what the kernel has is safe enough."""
+    """Used from the event loop. ``sync=False``: what the kernel has is safe enough."""
 
     def __init__(self, directory: Path, *, sync: bool = True, front_bytes: int = FILE_BYTES) -> None:
         self._directory = directory
@@ -58,12 +58,15 @@ class Store:
         self._other = _Other.FREE
         self._stands_in = 0  # up to this record there are changes without which something older would count again
         self._overlay = Overlay()
-        self._flushing = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "storage-move")
+        self._moved: Future[None] | None = None  # the sync of what has moved to RocksDB
         self.tidying = Tidying(self.db, self._tell_what_is_gone)
         try:
             self._front = FrontLog(directory, front_bytes)
             self.db[FRONT_KEY] = pack_front(self._front.life, self._first)
             self.db.flush_wal(True)
+            self.flushed: Final = self._front.flushed
+            """A descriptor that is readable when a flush that was begun has ended."""
             frontlog.remove_others(directory, self._front.life)
         except Exception as error:
             self.db.close()
@@ -73,6 +76,8 @@ class Store:
 
     def write(self, changes: Sequence[Change]) -> None:
         """All of them happen, or nothing. Whatever this raises, nothing can be promised any more."""
+        if self._moved is not None and self._moved.done():
+            self._free()
         if self._front.is_full and self._other is _Other.FREE:
             self._first = self._front.switch()
             self._overlay.age()
@@ -87,14 +92,25 @@ class Store:
             self._move(max(2 * size, MOVED_AT_LEAST))
         self.tidying.tidy_if_worth_it()
 
+    def begin_flush(self) -> None:
+        """Everything written so far survives a loss of power when ``end_flush`` returns; ``flushed`` says that it is time."""
+        self._front.begin_flush()
+
+    def end_flush(self) -> None:
+        self._front.end_flush()
+
     def flush(self) -> None:
-        """Everything written so far survives a loss of power from now on. In whatever thread."""
-        with self._flushing:  # one at a time: whoever comes last must not free what has begun to move since
-            moved = self._other is _Other.MOVED  # now: what becomes so meanwhile is the next one's
-            self._front.flush()
-            if moved:
-                self.db.flush_wal(True)
-                self._other = _Other.FREE
+        """Everything written so far survives a loss of power from now on."""
+        self._front.flush()
+        if self._moved is not None:
+            self._free()
+
+    def _free(self) -> None:
+        """RocksDB has made safe what has moved to it, as soon as it has: the file where it was is free."""
+        assert self._moved is not None
+        self._moved.result()
+        self._moved = None
+        self._other = _Other.FREE
 
     def say_what_is_safe(self) -> None:
         """Nothing depends on it but what damage would be taken for."""
@@ -124,7 +140,11 @@ class Store:
         self._put_down(size)
         if not self._overlay.is_moving and self._front.safe >= max(self._first, self._stands_in):
             self.db[FRONT_KEY] = pack_front(self._front.life, self._first)
-            self._other = _Other.MOVED if self._sync else _Other.FREE
+            if self._sync:
+                self._other = _Other.MOVED
+                self._moved = self._thread.submit(self.db.flush_wal, True)
+            else:
+                self._other = _Other.FREE
 
     def _put_down(self, size: int) -> None:
         batch, count = WriteBatch(raw_mode=True), 0
@@ -188,6 +208,7 @@ class Store:
                 self._front.remove()
         finally:
             self.tidying.close()
+            self._thread.shutdown()
             self._front.close()
             try:
                 self.db.close()

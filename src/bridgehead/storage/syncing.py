@@ -1,8 +1,7 @@
 """When what was written is safe, and who is told.
 
-One sync covers everything written before it began; whoever comes while it runs is covered by the next. A sync that is quick
-is done in the event loop itself: handing it to a thread and hearing from it again costs as much as the sync, and whoever has
-sent something waits for it in either case. A disk that takes its time gets a thread, so that everybody else goes on.
+One sync covers everything written before it began; whoever comes while it runs is covered by the next. The loop goes on
+meanwhile: the next batch is read, the last one is acknowledged by whoever it was for.
 """
 
 from __future__ import annotations
@@ -10,43 +9,38 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
-
-from bridgehead import clock
-
-QUICK: Final = 0.002
-"""Seconds: a sync below this holds the loop no longer than a turn of it does."""
-
-TRUST: Final = 16
-"""Quick syncs until the loop waits for them itself; a slow one costs as much trust as so many have earned."""
-
-MOST_TRUST: Final = 64
-"""A disk that was quick for long may be slow a few times; one that has become slow is known soon."""
-
+from typing import Final, Protocol
 
 REST: Final = 0.05
 """Seconds after a sync in which nothing must have been written."""
 
 
+class Disk(Protocol):
+    """Makes everything written so far safe: ``flushed`` is readable when what was begun can be ended."""
+
+    @property
+    def flushed(self) -> int: ...
+
+    def begin_flush(self) -> None: ...
+
+    def end_flush(self) -> None: ...
+
+
 class Syncing:
-    """Used from the event loop. ``flush`` makes everything written so far safe, in whatever thread."""
+    """Used from the event loop."""
 
     def __init__(
-        self,
-        flush: Callable[[], None],
-        on_failure: Callable[[BaseException], None],
-        at_rest: Callable[[], None] = lambda: None,
+        self, disk: Disk, on_failure: Callable[[BaseException], None], at_rest: Callable[[], None] = lambda: None
     ) -> None:
         """``at_rest`` is called when everything is safe and nobody has written for a moment."""
-        self._flush = flush
+        self._disk = disk
         self._on_failure = on_failure
         self._at_rest = at_rest
         self._resting: asyncio.TimerHandle | None = None
-        self._thread = ThreadPoolExecutor(1, "storage-sync")
-        self._trust = 0
+        self._loop: asyncio.AbstractEventLoop | None = None  # that watches for the end of a sync
         self._written = 0  # writes so far
         self._safe = 0  # of these, how many are
+        self._covers = 0  # how many will be when the running sync has ended
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
         self._between: list[Callable[[], None]] = []  # whom to tell when the running sync has ended
         self._running = False
@@ -75,48 +69,38 @@ class Syncing:
             callback()
 
     def _begin(self) -> None:
-        if self._running or self._closed:
-            return
-        self._running = True
-        loop = asyncio.get_running_loop()
-        if self._trust >= TRUST:
-            loop.call_soon(self._sync_here)  # not now: what else this turn of the loop writes is covered too
-        else:
-            covers = self._written
-            loop.run_in_executor(self._thread, self._timed).add_done_callback(lambda done: self._done_there(done, covers))
+        if not self._running and not self._closed:
+            self._running = True
+            loop = asyncio.get_running_loop()
+            if loop is not self._loop:
+                self._watch(loop)
+            loop.call_soon(self._sync)  # not now: what else this turn of the loop writes is covered too
 
-    def _timed(self) -> float:
-        began = clock.monotonic()
-        self._flush()
-        return clock.monotonic() - began
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        loop.add_reader(self._disk.flushed, self._ended)
 
-    def _sync_here(self) -> None:
+    def _sync(self) -> None:
         if self._closed:
             return
-        covers = self._written
+        self._covers = self._written
         try:
-            took = self._timed()
+            self._disk.begin_flush()
+        except Exception as error:
+            self._fail(error)
+
+    def _ended(self) -> None:
+        try:
+            self._disk.end_flush()
         except Exception as error:
             self._fail(error)
         else:
-            if took >= QUICK:
-                self._trust = max(self._trust - TRUST, 0)
-            self._done(took, covers)
+            if not self._closed:
+                self._done()
 
-    def _done_there(self, done: asyncio.Future[float], covers: int) -> None:
-        if done.cancelled() or self._closed:
-            return
-        error = done.exception()
-        if error is not None:
-            self._fail(error)
-        else:
-            self._done(done.result(), covers)
-
-    def _done(self, took: float, covers: int) -> None:
+    def _done(self) -> None:
         self._running = False
-        if took < QUICK:  # a slow one says nothing here: a thread's time counts its wait for a busy interpreter, too
-            self._trust = min(self._trust + 1, MOST_TRUST)
-        self._safe = max(self._safe, covers)
+        self._safe = max(self._safe, self._covers)
         while self._waiting and self._waiting[0][0] <= self._safe:
             self._waiting.popleft()[1]()
         between, self._between = self._between, []
@@ -146,6 +130,7 @@ class Syncing:
             self._resting.cancel()
 
     def close(self) -> None:
-        """Stop, and wait for a sync that is under way."""
+        """Stop, and listen no more: nobody will ask when a sync that is under way has ended."""
         self.stop()
-        self._thread.shutdown(wait=True)
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._disk.flushed)

@@ -6,7 +6,7 @@
     kernels_flow     flow      packet ids and acknowledgements of what we send
     kernels_topics   topics    topics -> small dense numbers
     kernels_websocket          frames of a WebSocket -> what is in them
-    kernels_jit                how they are compiled and cached
+    columns.kernels_jit        how they are compiled and cached
 
 Each has a plain twin (`plain_*`, or a few lines in its test) that property tests hold it equal to.
 """

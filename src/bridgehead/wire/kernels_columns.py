@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bridgehead.columns.kernels_jit import kernel
 from bridgehead.columns.schema import USER_PROPERTIES, USER_PROPERTY
 from bridgehead.wire.arrays import prepared
-from bridgehead.wire.kernels_jit import kernel
 
 # Columns of a row; a test holds them equal to those of kernels_scan (see kernels_jit on why they are not imported).
 _FLAGS, _TOPIC_START, _TOPIC_LEN, _PROPS_START, _PROPS_LEN, _PAYLOAD_START, _PAYLOAD_LEN = 1, 3, 4, 5, 6, 7, 8

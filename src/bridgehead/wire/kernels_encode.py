@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehead.wire.kernels_jit import copy_bytes, kernel, peek_i32, peek_i64, peek_u8
+from bridgehead.columns.kernels_jit import copy_bytes, kernel, peek_i32, peek_i64, peek_u8
 
 TOPIC, PAYLOAD, RETAIN, EXPIRY, FORMAT, CONTENT, RESPONSE, CORRELATION, USERS, USER_KEY, USER_VALUE = range(11)
 TABLE_HEIGHT = 11

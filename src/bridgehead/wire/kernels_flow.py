@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehead.wire.kernels_jit import kernel
+from bridgehead.columns.kernels_jit import kernel
 
 FREE, AWAIT_PUBACK, AWAIT_PUBREC, AWAIT_PUBCOMP, RESERVED = range(5)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehead.wire.kernels_jit import kernel
+from bridgehead.columns.kernels_jit import kernel
 
 # Columns of a row. Positions refer to the arena into which the intake copies the run.
 CONN, FLAGS, PACKET_ID, TOPIC_START, TOPIC_LEN, PROPS_START, PROPS_LEN, PAYLOAD_START, PAYLOAD_LEN = range(9)

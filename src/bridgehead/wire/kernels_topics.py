@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehead.wire.kernels_jit import copy_bytes, kernel, peek_i32, peek_i64, peek_u8
+from bridgehead.columns.kernels_jit import copy_bytes, kernel, peek_i32, peek_i64, peek_u8
 
 COUNT, ARENA_USED, SEED = range(3)
 

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bridgehead.wire.kernels_jit import kernel
+from bridgehead.columns.kernels_jit import kernel
 
 BINARY, CLOSE, PING, PONG = 2, 8, 9, 10
 

@@ -70,7 +70,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
                 outbox.land(changes, outbox_rows(*rows))
             given += BATCH
             engine.write(changes)
-            engine._flush()
+            engine._store.flush()
             journal.publish()
             for outbox in outboxes.values():
                 outbox.landed()
@@ -84,7 +84,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         if part < 3:
             engine._store.settle()
             engine._store.db.flush()
-    engine._flush()
+    engine._store.flush()
     engine._store.say_what_is_safe()
     truth = Truth(engine.incarnation)
     copy_as_left(home / "live", home / "store")

@@ -216,9 +216,9 @@ def test_after_a_sync_that_failed_nothing_is_safe_any_more(tmp_path: Path, monke
     with pytest.raises(StorageError, match="Input/output error"), store.checkpoint():
         pass
     monkeypatch.undo()
-    with pytest.raises(OSError, match="failed before"):
+    with pytest.raises(OSError, match="a sync has failed"):
         store.flush()
-    with pytest.raises(OSError, match="failed before"):
+    with pytest.raises(OSError, match="a sync has failed"):
         store.write([state(2)])
     store.close(broken=True)
 
@@ -280,16 +280,14 @@ def test_the_log_is_replayed_though_rocksdb_has_forgotten_its_place(tmp_path: Pa
 
 
 class SlowRocks:
-    """Whose sync waits, when a thread asks for it, until it is told to go on."""
+    """Whose sync waits until it is told to go on."""
 
     def __init__(self, db: Rdict) -> None:
         self._db = db
-        self.began, self.go_on = threading.Event(), threading.Event()
+        self.go_on = threading.Event()
 
     def flush_wal(self, sync: bool) -> None:
-        if threading.current_thread().name == "slow":
-            self.began.set()
-            assert self.go_on.wait(30)
+        assert self.go_on.wait(30)
         self._db.flush_wal(sync)
 
     def __setitem__(self, key: bytes, value: bytes) -> None:
@@ -299,27 +297,78 @@ class SlowRocks:
         self._db.write(batch)
 
 
-def test_a_slow_sync_does_not_free_a_file_that_has_begun_to_move_since(tmp_path: Path) -> None:
-    """While a thread's sync lasts, the loop has one of its own and changes files."""
+def test_a_file_is_written_over_only_when_rocksdb_has_synced_what_moved(tmp_path: Path) -> None:
+    """Until then the other one grows, and whoever syncs does not wait for RocksDB."""
     store = Store(tmp_path / "store", front_bytes=10_000)
+    db, slow = store.db, SlowRocks(store.db)
+    store.db = slow  # type: ignore[assignment]
     while store._other is not store_module._Other.MOVED or not store._front.is_full:
         store.write([state(1, 900)])
         store._front.flush()
-    db, slow = store.db, SlowRocks(store.db)
-    store.db = slow  # type: ignore[assignment]
-
-    def sync_and_change_files() -> None:
-        store.flush()
-        store.write([state(2, 900)])
-
-    threads = [threading.Thread(target=store.flush, name="slow"), threading.Thread(target=sync_and_change_files)]
-    threads[0].start()
-    assert slow.began.wait(30)
-    threads[1].start()
-    threads[1].join(0.3)  # it waits for the slow one, or has changed files by now
+    first = store._first
+    store.write([state(2, 900)])
+    assert (store._other, store._first) == (store_module._Other.MOVED, first)
     slow.go_on.set()
-    for thread in threads:
-        thread.join()
-    assert store._other is store_module._Other.MOVING
+    store.flush()
+    assert store._other is store_module._Other.FREE
+    store.write([state(3, 900)])
+    assert (store._other, store._first > first) == (store_module._Other.MOVING, True)
     store.db = db
     store.close(broken=False)
+
+
+def test_a_sync_of_rocksdb_that_failed_is_told_by_the_next_write(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", front_bytes=10_000)
+    db = store.db
+
+    class Failing(SlowRocks):
+        def flush_wal(self, sync: bool) -> None:
+            raise OSError(5, "Input/output error")
+
+    store.db = Failing(db)  # type: ignore[assignment]
+    while store._moved is None or not store._moved.done():
+        store.write([state(1, 900)])
+        store._front.flush()
+    with pytest.raises(OSError, match="Input/output error"):
+        store.write([state(1, 900)])
+    store.db = db
+    store.close(broken=True)
+
+
+def test_whoever_syncs_waits_for_the_sync_that_is_under_way(log: FrontLog) -> None:
+    """Of two at once only one would hear of an error."""
+    log.append([state(1)])
+    log.begin_flush()
+    log.append([state(2)])
+    log.flush()
+    assert log.safe == log.written
+    log.append([state(3)])
+    log.end_flush()
+    assert log.safe == log.written - 1
+    log.close()
+
+
+def test_a_sync_under_way_covers_what_was_written_before_it(log: FrontLog) -> None:
+    log.append([state(1)])
+    log.begin_flush()
+    log.append([state(2)])
+    assert log.safe < log.written - 1
+    log.end_flush()
+    assert log.safe == log.written - 1
+    log.begin_flush()
+    log.end_flush()
+    assert log.safe == log.written
+    log.close()
+
+
+def test_an_error_of_a_sync_under_way_is_told_by_whoever_syncs_next(log: FrontLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = log._thread.wait
+    monkeypatch.setattr(log._thread, "wait", lambda: wait() or OSError(5, "Input/output error"))
+    log.append([state(1)])
+    log.begin_flush()
+    with pytest.raises(OSError, match="Input/output error"):
+        log.flush()
+    with pytest.raises(OSError, match="Input/output error"):
+        log.append([state(2)])
+    with pytest.raises(OSError, match="Input/output error"):
+        log.end_flush()

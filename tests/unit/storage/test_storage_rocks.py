@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from bridgehead.storage.meta import FORMAT_KEY
 from bridgehead.storage.rocks import RocksEngine
 from bridgehead.storage.values import FORMAT
 from making.crash import copy_as_left
+from making.helddisk import HeldDisk
 from making.rows import numbered, numbers, outbox_rows, stored_rows
 
 SHELF = ("outbox", "a/b")
@@ -129,53 +129,38 @@ def test_what_may_come_later_comes_with_the_next_write(engine: RocksEngine, tmp_
     again.close()
 
 
-async def test_callbacks_come_after_the_sync_in_order_and_one_sync_serves_many(
-    engine: RocksEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_sync, flushes = threading.Event(), 0
-
-    def held() -> None:
-        nonlocal flushes
-        may_sync.wait()
-        flushes += 1
-
-    monkeypatch.setattr(engine, "_flush", held)
+async def test_callbacks_come_after_the_sync_in_order_and_one_sync_serves_many(engine: RocksEngine) -> None:
+    disk = HeldDisk(engine)
     told: list[int] = []
     done = asyncio.Event()
     for number in range(50):
         qos = number % 2  # rows of QoS 0 wait behind those that are not safe yet
         engine.write(Changes(puts=[(SHELF, number, outbox_rows({"qos": 1 - qos}))]))
         engine.when_synced(lambda number=number: told.append(number))
+    await disk.begun.wait()
+    engine.write(Changes(puts=[(SHELF, 50, outbox_rows({}))]))
+    engine.when_synced(lambda: told.append(50))
     engine.when_synced(done.set)
-    await asyncio.sleep(0)
     assert told == []
-    may_sync.set()
+    disk.let_go()
     await done.wait()
-    assert told == list(range(50))
-    assert flushes == 2
+    assert told == list(range(51))
+    assert disk.syncs == 2
 
 
-async def test_whoever_waits_between_syncs_comes_after_those_who_are_safe_and_is_part_of_the_next(
-    engine: RocksEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    may_sync, told, done = threading.Event(), list[str](), asyncio.Event()
-    flush = engine._flush
-
-    def held() -> None:
-        may_sync.wait()
-        flush()
+async def test_whoever_waits_between_syncs_comes_after_those_who_are_safe_and_is_part_of_the_next(engine: RocksEngine) -> None:
+    disk, told, done = HeldDisk(engine), list[str](), asyncio.Event()
 
     def next_turn() -> None:
         told.append("between")
         safe = [lambda: told.append("second safe"), done.set]
         engine.write(Changes(puts=[(SHELF, 1, outbox_rows({}))], when_safe=safe))
 
-    monkeypatch.setattr(engine, "_flush", held)
     engine.between_syncs(lambda: told.append("at once"))
     engine.write(Changes(puts=[(SHELF, 0, outbox_rows({}))], when_safe=[lambda: told.append("first safe")]))
     engine.between_syncs(next_turn)
     assert told == ["at once"]
-    may_sync.set()
+    disk.let_go()
     await asyncio.wait_for(done.wait(), 30)
     assert told == ["at once", "first safe", "between", "second safe"]
 
@@ -184,7 +169,7 @@ async def test_after_a_failed_sync_nobody_is_told_anything(engine: RocksEngine, 
     def broken() -> None:
         raise OSError("no space")
 
-    monkeypatch.setattr(engine, "_flush", broken)
+    monkeypatch.setattr(engine._store, "end_flush", broken)
     failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
     engine.on_failure = failed.set_result
     told: list[int] = []
@@ -193,6 +178,21 @@ async def test_after_a_failed_sync_nobody_is_told_anything(engine: RocksEngine, 
     assert str(await failed) == "no space"
     engine.when_synced(lambda: told.append(2))
     assert told == []
+
+
+async def test_a_sync_of_which_nobody_has_heard_yet_does_not_keep_an_engine_from_closing(tmp_path: Path) -> None:
+    engine = RocksEngine(tmp_path / "store")
+    told: list[int] = []
+    disk = HeldDisk(engine)
+    engine.write(Changes(puts=[(SHELF, 0, outbox_rows({}))], when_safe=[lambda: told.append(1)]))
+    disk.let_go()
+    await disk.begun.wait()
+    engine.close()
+    await asyncio.sleep(0.01)  # a turn of the loop in which nothing happens any more
+    assert told == []
+    again = RocksEngine(tmp_path / "store")
+    assert list(again.numbers(SHELF)) == [0]
+    again.close()
 
 
 def test_without_sync_the_page_cache_is_safe_enough(tmp_path: Path) -> None:

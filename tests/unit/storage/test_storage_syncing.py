@@ -1,116 +1,120 @@
-"""Syncs: one for all who wait, in the loop while the disk is quick, beside it while it is not."""
+"""Syncs: one for all who wait, while the loop goes on."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from bridgehead.storage import syncing
-from bridgehead.storage.syncing import MOST_TRUST, TRUST, Syncing
+from bridgehead.storage.syncing import Syncing
 
 
 class Disk:
-    """Says in which thread it was synced; what a sync takes is told to it."""
+    """Whose syncs end when they are told to."""
 
     def __init__(self) -> None:
-        self.here: list[bool] = []
-        self.takes = 0.0
-        self.now = 0.0
+        self.flushed = os.eventfd(0, os.EFD_NONBLOCK)
+        self.begun = asyncio.Event()
+        self.syncs = 0
+        self.fault: OSError | None = None
 
-    def flush(self) -> None:
-        self.here.append(threading.current_thread() is threading.main_thread())
-        self.now += self.takes
+    def begin_flush(self) -> None:
+        self.syncs += 1
+        self.begun.set()
+
+    def end(self) -> None:
+        self.begun.clear()
+        os.eventfd_write(self.flushed, 1)
+
+    def end_flush(self) -> None:
+        os.eventfd_read(self.flushed)
+        if self.fault is not None:
+            raise self.fault
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk() -> Iterator[Disk]:
     disk = Disk()
-    monkeypatch.setattr(syncing.clock, "monotonic", lambda: disk.now)
-    return disk
+    yield disk
+    os.close(disk.flushed)
 
 
 @pytest.fixture
 def syncs(disk: Disk) -> Iterator[Syncing]:
-    syncs = Syncing(disk.flush, lambda error: None)
+    syncs = Syncing(disk, lambda error: None)
     yield syncs
     syncs.close()
 
 
-async def sync(syncs: Syncing) -> None:
-    syncs.wrote()
-    safe = asyncio.Event()
-    syncs.when_safe(safe.set)
-    assert not safe.is_set()
-    await asyncio.wait_for(safe.wait(), 30)
-
-
-async def test_a_disk_is_waited_for_in_the_loop_when_it_has_been_quick_for_a_while(disk: Disk, syncs: Syncing) -> None:
-    for _ in range(TRUST + 2):
-        await sync(syncs)
-    assert disk.here == [False] * TRUST + [True] * 2
-
-
-async def test_a_slow_disk_is_waited_for_elsewhere_until_it_has_been_quick_again(disk: Disk, syncs: Syncing) -> None:
-    for _ in range(TRUST):
-        await sync(syncs)
-    disk.takes = 1.0
-    await sync(syncs)
-    disk.takes = 0.0
-    for _ in range(TRUST + 1):
-        await sync(syncs)
-    assert disk.here[TRUST:] == [True] + [False] * TRUST + [True]
-
-
-async def test_a_disk_that_was_quick_for_long_may_be_slow_now_and_then(disk: Disk, syncs: Syncing) -> None:
-    for _ in range(MOST_TRUST):
-        await sync(syncs)
-    for _ in range(3):
-        disk.takes = 1.0
-        await sync(syncs)
-        disk.takes = 0.0
-        for _ in range(TRUST):
-            await sync(syncs)
-    assert disk.here == [False] * TRUST + [True] * (MOST_TRUST - TRUST + 3 * (TRUST + 1))
-
-
-async def test_a_thread_that_waits_for_a_busy_interpreter_makes_no_slow_disk_of_a_quick_one(disk: Disk, syncs: Syncing) -> None:
-    for number in range(2 * TRUST):
-        disk.takes = 1.0 if number % 2 else 0.0
-        await sync(syncs)
-    assert disk.here == [False] * (2 * TRUST - 1) + [True]
-
-
-async def test_a_sync_in_the_loop_covers_whatever_its_turn_writes(disk: Disk, syncs: Syncing) -> None:
-    for _ in range(TRUST):
-        await sync(syncs)
+async def test_a_sync_covers_whatever_the_turn_writes_that_asked_for_it(disk: Disk, syncs: Syncing) -> None:
     told: list[int] = []
+    done = asyncio.Event()
     for number in range(3):
         syncs.wrote()
         syncs.when_safe(lambda number=number: told.append(number))
-    await asyncio.sleep(0)
-    assert (told, len(disk.here)) == ([0, 1, 2], TRUST + 1)
+    syncs.when_safe(done.set)
+    await disk.begun.wait()
+    assert told == []
+    disk.end()
+    await done.wait()
+    assert (told, disk.syncs) == ([0, 1, 2], 1)
 
 
-async def test_a_sync_in_the_loop_that_fails_tells_nobody_who_waits(disk: Disk) -> None:
-    failures: list[BaseException] = []
-    syncs = Syncing(disk.flush, failures.append)
-    for _ in range(TRUST):
-        await sync(syncs)
+async def test_what_is_written_while_a_sync_runs_is_covered_by_the_next(disk: Disk, syncs: Syncing) -> None:
     told: list[int] = []
+    syncs.wrote()
+    syncs.when_safe(lambda: told.append(1))
+    await disk.begun.wait()
+    syncs.wrote()
+    safe = asyncio.Event()
+    syncs.when_safe(safe.set)
+    disk.end()
+    await disk.begun.wait()
+    assert (told, disk.syncs, safe.is_set()) == ([1], 2, False)
+    disk.end()
+    await safe.wait()
 
-    def broken() -> None:
-        raise OSError("no space")
 
-    syncs._flush = broken
+async def test_whoever_asks_when_everything_is_safe_is_told_at_once(disk: Disk, syncs: Syncing) -> None:
+    told: list[int] = []
+    syncs.when_safe(lambda: told.append(1))
+    syncs.wrote()
+    syncs.all_safe()
+    syncs.when_safe(lambda: told.append(2))
+    assert (told, disk.syncs) == ([1, 2], 0)
+
+
+@pytest.mark.parametrize("fails", ["at its begin", "at its end"])
+async def test_a_sync_that_fails_tells_nobody_who_waits(disk: Disk, fails: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    syncs = Syncing(disk, failed.set_result)
+    disk.fault = OSError("no space")
+    if fails == "at its begin":
+
+        def broken() -> None:
+            raise OSError("no space")
+
+        monkeypatch.setattr(disk, "begin_flush", broken)
+    told: list[int] = []
     syncs.wrote()
     syncs.when_safe(lambda: told.append(1))
     syncs.between(lambda: told.append(2))
-    await asyncio.sleep(0)
+    disk.end()
+    assert str(await failed) == "no space"
     syncs.when_safe(lambda: told.append(3))
     await asyncio.sleep(0)
     assert told == []
-    assert [str(error) for error in failures] == ["no space"]
+    syncs.close()
+
+
+async def test_when_all_is_safe_and_nobody_has_written_for_a_moment_it_is_said_once(disk: Disk) -> None:
+    rests: asyncio.Queue[int] = asyncio.Queue()
+    syncs = Syncing(disk, lambda error: None, lambda: rests.put_nowait(disk.syncs))
+    syncs.wrote()
+    syncs.when_safe(lambda: None)
+    await disk.begun.wait()
+    disk.end()
+    assert await rests.get() == 1
     syncs.close()

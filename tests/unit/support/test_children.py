@@ -30,6 +30,7 @@ def test_a_child_ends_with_the_process_that_has_started_it(ends_by: signal.Signa
         assert test.stdin is not None
         assert test.stdout is not None
         child = psutil.Process(int(test.stdout.readline()))
+        until(lambda: child.cmdline()[:1] == SLEEPS[:1], "it has been told with whom it ends")
         if ends_by is not None:
             test.send_signal(ends_by)
         test.stdin.close()
