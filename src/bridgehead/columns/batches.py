@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, wraps
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -15,6 +16,22 @@ import pyarrow.compute as pc
 from bridgehead.columns.schema import MESSAGE, STORED
 
 Batch: TypeAlias = pa.RecordBatch
+
+
+def _remembered(measure: Callable[[Batch], int]) -> Callable[[Batch], int]:
+    """A batch never changes, and on its way it is asked for the same again and again: the last answer is kept."""
+    last: tuple[Callable[[], Batch | None], int] = (lambda: None, 0)
+
+    @wraps(measure)
+    def answer(batch: Batch) -> int:
+        nonlocal last
+        asked, answered = last  # at once: others may ask in other threads
+        if asked() is not batch:
+            answered = measure(batch)
+            last = (weakref.ref(batch), answered)
+        return answered
+
+    return answer
 
 
 CONSTANT_ROWS: Final = 4096
@@ -75,6 +92,13 @@ ROW_BYTES: Final = 64
 """What a row costs beyond its own bytes, in limits."""
 
 
+@_remembered
+def durable_rows(batch: Batch) -> int:
+    """How many of these rows belong on a disk: those with a QoS above 0."""
+    return int(np.count_nonzero(batch.column("qos").to_numpy(zero_copy_only=False) > 0))
+
+
+@_remembered
 def weight(batch: Batch) -> int:
     """Bytes a batch stands for in limits: what its messages bring plus a fixed cost a row."""
     rows: int = batch.num_rows

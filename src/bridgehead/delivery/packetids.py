@@ -149,7 +149,9 @@ class PacketIds:
 
     def answered(self, received: Ids, freed: Ids) -> bool:
         """What acknowledgements have changed; whether it must be synced before the replies leave."""
-        self._stale.update(np.unique(freed[self._on_disk[freed]] // PAGE).tolist())
+        known = freed[self._on_disk[freed]]
+        if len(known):  # at QoS 1 none is
+            self._stale.update(np.unique(known // PAGE).tolist())
         if not len(received):
             return False
         self._write(received)

@@ -21,10 +21,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from bridgehead import clock
-from bridgehead.columns.batches import Batch
+from bridgehead.columns.batches import Batch, durable_rows
 from bridgehead.storage.engine import Changes, Engine, Shelf
 
 log = logging.getLogger(__name__)
@@ -101,7 +99,7 @@ class Ledger:
 
     def safe_rows(self, batch: Batch) -> int:
         """How many of these rows go to the disk."""
-        return int(np.count_nonzero(batch.column("qos").to_numpy(zero_copy_only=False))) if self.keeps else 0
+        return durable_rows(batch) if self.keeps else 0
 
     # -- what happens to rows -----------------------------------------------------------------------------------------
 

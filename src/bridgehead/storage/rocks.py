@@ -22,7 +22,7 @@ from typing import Any, Final
 import pyarrow as pa
 from rocksdict import DbClosedError
 
-from bridgehead.columns.batches import Batch, weight
+from bridgehead.columns.batches import Batch, durable_rows, weight
 from bridgehead.errors import StorageError
 from bridgehead.storage.engine import Changes, Shape, Shelf, keep_state, states_under
 from bridgehead.storage.frontlog import FILE_BYTES
@@ -116,13 +116,14 @@ class RocksEngine:
         """What goes to the disk for a batch: nothing if all its rows are of QoS 0."""
         name = (shelf, number)
         self._loose.pop(name, None)
-        present = batch.column("qos").to_numpy(zero_copy_only=False) > 0
         stored, holes = batch, None
-        if not present.any():
+        durable = durable_rows(batch)
+        if not durable:
             self._loose[name] = Loose(batch, None)
             return
-        if not present.all():
-            stored, holes = batch.filter(pa.array(present)), present
+        if durable < batch.num_rows:
+            present = holes = batch.column("qos").to_numpy(zero_copy_only=False) > 0
+            stored = batch.filter(pa.array(present))
             self._loose[name] = Loose(batch.filter(pa.array(~present)), present)
         size = weight(stored)
         self._keep(name, batch, size)

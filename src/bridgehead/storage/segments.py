@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from bridgehead.columns.batches import Batch, concat
+from bridgehead.columns.batches import Batch, concat, durable_rows
 from bridgehead.storage.engine import CEILING, Changes, Engine, Shelf
 
 FAN: Final = 32
@@ -97,7 +97,7 @@ class Segments:
         self._add(segment)
         changes.puts.append((self._shelf, start, batch))
         if self._engine.durable:
-            safe = int(np.count_nonzero(batch.column("qos").to_numpy(zero_copy_only=False)))
+            safe = durable_rows(batch)
             segment.stored, segment.mixed = safe > 0, 0 < safe < segment.rows
             segment.loose = size * (segment.rows - safe) // segment.rows
         self.promise(changes, segment.end)

@@ -12,6 +12,7 @@ from bridgehead.columns.batches import (
     column_data,
     concat,
     constant,
+    durable_rows,
     list_bounds,
     message_rows,
     row_ends,
@@ -31,6 +32,13 @@ SIZES = [6, 3 + 6, 3 + 6, 3 + 3]
 
 def test_the_weight_of_a_batch_counts_everything_that_its_messages_bring() -> None:
     assert weight(outbox_rows(*ROWS)) == 64 * 4 + sum(SIZES)
+
+
+def test_the_weight_and_the_durable_rows_of_a_batch_are_its_own_whoever_was_asked_before() -> None:
+    light, heavy = outbox_rows({"qos": 0}), outbox_rows({"payload": b"12345", "qos": 1}, {"qos": 2})
+    expected = [weight(light), weight(heavy)]
+    assert [weight(batch) for batch in (heavy, light, light, heavy)] == [expected[1], expected[0], expected[0], expected[1]]
+    assert [durable_rows(batch) for batch in (light, heavy, heavy, light)] == [0, 2, 2, 0]
 
 
 @pytest.mark.parametrize(("first", "count"), [(0, 4), (1, 3), (2, 1), (1, 2), (3, 1), (2, 0)])
