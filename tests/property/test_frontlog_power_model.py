@@ -7,11 +7,13 @@ what is written meanwhile may be on the disk or not.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -28,68 +30,91 @@ SIZES = st.sampled_from([0, 50, 700, 3000])
 
 
 class RocksSync:
-    """A sync of RocksDB: it happens when it is its time, or when somebody waits for it."""
+    """A sync of RocksDB: it ends when it is its time, or when somebody waits for it."""
 
-    def __init__(self, sync: Callable[[], None]) -> None:
-        self._sync: Callable[[], None] | None = sync
+    def __init__(self, end: Callable[[], None]) -> None:
+        self._end: Callable[[], None] | None = end
 
     def done(self) -> bool:
-        return self._sync is None
+        return self._end is None
 
     def result(self) -> None:
-        if self._sync is not None:
-            self._sync()
-            self._sync = None
-
-
-class RocksSyncs:
-    """In the place of the thread that has them."""
-
-    def __init__(self, synced: Callable[[], None]) -> None:
-        self._synced = synced
-        self.latest: RocksSync | None = None
-
-    def submit(self, sync: Callable[..., None], *arguments: bool) -> RocksSync:
-        def happen() -> None:
-            sync(*arguments)
-            self._synced()
-
-        self.latest = RocksSync(happen)
-        return self.latest
-
-    def shutdown(self) -> None:
-        pass
+        if self._end is not None:
+            self._end()
+            self._end = None
 
 
 class PowerLosses(RuleBasedStateMachine):
+    """What a sync leaves is seen by what the store asks the kernel for, and not by what it says."""
+
     @initialize(seed=st.integers(0, 2**32))
     def first_life(self, seed: int) -> None:
         self.chance = Random(seed)
         self.home = TemporaryDirectory()
         self.lives = 0
+        self.fdatasync = os.fdatasync
+        self.watching = patch.object(os, "fdatasync", self.synced_at_once)
+        self.watching.start()
         self.begin(self.place("0"))
 
     def begin(self, directory: Path) -> None:
+        self.front, self.covered = (self.place(f"{self.lives}-{part}") for part in ("front", "covered"))
+        for each in (self.front, self.covered):
+            each.mkdir()
         self.store = Store(directory, front_bytes=SOON_FULL)
-        self.rocks_syncs = RocksSyncs(lambda: self.copied("rocks"))
-        self.store._thread = self.rocks_syncs  # type: ignore[assignment]
+        self.store._thread = self  # type: ignore[assignment]
+        thread = self.store._front._thread
+        self.ask, thread.begin = thread.begin, self.sync_begins  # type: ignore[method-assign]
+        self.wait, thread.wait = thread.wait, self.sync_ends  # type: ignore[method-assign]
+        self.rocks_sync: RocksSync | None = None
         found = dict(self.store.scan(Kind.STATE.value))
         self.story = [found]  # what was there after each write
         self.synced = 0
         self.directory = directory
         self.syncing: int | None = None  # how much of the story a sync covers that is under way
-        self.copied("front")
-        self.copied("rocks")
+        copy_as_left(directory, self.place(f"{self.lives}-rocks"))
+
+    # -- what the store asks for --------------------------------------------------------------------------------------
+
+    def synced_at_once(self, file: int) -> None:
+        self.fdatasync(file)
+        path = path_of(file)
+        shutil.copy(path, self.front)
+
+    def sync_begins(self, files: Sequence[int]) -> None:
+        self.ask(files)
+        for file in files:
+            shutil.copy(path_of(file), self.covered)
+
+    def sync_ends(self) -> OSError | None:
+        fault = self.wait()
+        for path in self.covered.iterdir():
+            path.replace(self.front / path.name)
+        return fault
+
+    def submit(self, sync: Callable[[bool], None], to_disk: bool) -> RocksSync:
+        """In the place of the thread in which RocksDB syncs."""
+        covered = self.place(f"{self.lives}-rocks-covered")
+        shutil.rmtree(covered, ignore_errors=True)
+        copy_as_left(self.directory, covered)
+
+        def end() -> None:
+            sync(to_disk)
+            if to_disk:
+                left = self.place(f"{self.lives}-rocks")
+                shutil.rmtree(left)
+                covered.rename(left)
+
+        self.rocks_sync = RocksSync(end)
+        return self.rocks_sync
+
+    def shutdown(self) -> None:
+        pass
+
+    # -- the story ----------------------------------------------------------------------------------------------------
 
     def place(self, name: str) -> Path:
         return Path(self.home.name) / name
-
-    def copied(self, part: str) -> Path:
-        """What a sync leaves, or would leave: of the front log, or of RocksDB."""
-        to = self.place(f"{self.lives}-{part}")
-        shutil.rmtree(to, ignore_errors=True)
-        copy_as_left(self.directory, to)
-        return to
 
     @rule(keys=st.lists(st.integers(0, 5), min_size=1, max_size=3), size=SIZES, gone=st.booleans())
     def write(self, keys: list[int], size: int, gone: bool) -> None:
@@ -105,43 +130,31 @@ class PowerLosses(RuleBasedStateMachine):
                 after[key] = value
         self.store.write(changes)
         self.story.append(after)
-        if self.store._front.safe == self.store._front.written:
-            self.all_synced()  # a file that had grown too long
 
     @rule()
     def sync(self) -> None:
         self.store.flush()
-        self.all_synced()
-
-    def all_synced(self) -> None:
-        self.overtaken = True
         self.synced = len(self.story) - 1
-        self.copied("front")
 
     @precondition(lambda self: self.syncing is None)
     @rule()
     def begin_sync(self) -> None:
         self.store.begin_flush()
         self.syncing = len(self.story) - 1
-        self.overtaken = False  # by another one, which was waited for
-        self.copied("covered")
 
     @precondition(lambda self: self.syncing is not None)
     @rule()
     def end_sync(self) -> None:
         self.store.end_flush()
         assert self.syncing is not None
-        if not self.overtaken:
-            self.synced = self.syncing
-            shutil.rmtree(self.place(f"{self.lives}-front"))
-            self.place(f"{self.lives}-covered").rename(self.place(f"{self.lives}-front"))
+        self.synced = max(self.synced, self.syncing)
         self.syncing = None
 
-    @precondition(lambda self: self.rocks_syncs.latest is not None)
+    @precondition(lambda self: self.rocks_sync is not None)
     @rule()
     def rocksdb_syncs(self) -> None:
-        assert self.rocks_syncs.latest is not None
-        self.rocks_syncs.latest.result()
+        assert self.rocks_sync is not None
+        self.rocks_sync.result()
 
     @rule()
     def rest(self) -> None:
@@ -154,10 +167,10 @@ class PowerLosses(RuleBasedStateMachine):
         self.store.close(broken=True)
         self.lives += 1
         following = self.place(str(self.lives))
-        front, synced_rocks = (self.place(f"{self.lives - 1}-{part}") for part in ("front", "rocks"))
-        shutil.copytree(now if rocks else synced_rocks, following, ignore=shutil.ignore_patterns("front-*"))
+        left = now if rocks else self.place(f"{self.lives - 1}-rocks")
+        shutil.copytree(left, following, ignore=shutil.ignore_patterns("front-*"))
         for path in now.glob("front-*"):
-            before = front / path.name
+            before = self.front / path.name
             (following / path.name).write_bytes(self.mixed(before.read_bytes() if before.exists() else b"", path.read_bytes()))
         story, synced = self.story, self.synced
         incarnation = self.store.incarnation
@@ -177,6 +190,11 @@ class PowerLosses(RuleBasedStateMachine):
         if hasattr(self, "store"):
             self.store.close(broken=True)
             self.home.cleanup()
+            self.watching.stop()
+
+
+def path_of(file: int) -> Path:
+    return Path(os.readlink(f"/proc/self/fd/{file}"))
 
 
 TestWhateverPowerLeavesIsOneMomentOfThePast = PowerLosses.TestCase

@@ -86,9 +86,8 @@ class FrontLog:
         """Begin to make everything written so far safe; ``flushed`` says when it is time for ``end_flush``."""
         self._must_be_sound()
         assert self._covered is None
-        self._covered = self.written
-        dirty, self._dirty = self._dirty, []
-        self._thread.begin(dirty)
+        self._thread.begin(self._dirty)
+        self._covered, self._dirty = self.written, []
 
     def end_flush(self) -> None:
         """What was begun has ended."""

@@ -79,6 +79,7 @@ class Store:
         if self._moved is not None and self._moved.done():
             self._free()
         if self._front.is_full and self._other is _Other.FREE:
+            self._move_all()  # nothing, but after a settling that has failed
             self._first = self._front.switch()
             self._overlay.age()
             self._other = _Other.MOVING
@@ -122,7 +123,7 @@ class Store:
     def settle(self) -> None:
         """RocksDB has everything that was written so far."""
         if self._sync:
-            self._front.flush()
+            self.flush()
         self._move_all()
         self._overlay.age()
         self._move_all()

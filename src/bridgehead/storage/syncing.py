@@ -70,8 +70,8 @@ class Syncing:
 
     def _begin(self) -> None:
         if not self._running and not self._closed:
-            self._running = True
             loop = asyncio.get_running_loop()
+            self._running = True
             if loop is not self._loop:
                 self._watch(loop)
             loop.call_soon(self._sync)  # not now: what else this turn of the loop writes is covered too
@@ -93,7 +93,8 @@ class Syncing:
         try:
             self._disk.end_flush()
         except Exception as error:
-            self._fail(error)
+            if not self._closed:  # otherwise somebody has been told already
+                self._fail(error)
         else:
             if not self._closed:
                 self._done()

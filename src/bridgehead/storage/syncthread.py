@@ -7,6 +7,7 @@ asked through one event descriptor, and answers through another one that the loo
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bridgehead.storage.kernels_sync import ANSWER, ERROR, MOST_FILES, NO_FILE, PLACES, STOP, serve_syncs
+from bridgehead.storage.kernels_sync import ANSWER, ERROR, MOST_FILES, NO_FILE, PLACES, STOP, serve_syncs, warm
 
 
 class SyncThread:
@@ -23,22 +24,32 @@ class SyncThread:
 
     def __init__(self) -> None:
         self._asked = os.eventfd(0)
-        self.answered = os.eventfd(0, os.EFD_NONBLOCK)
+        self.answered = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable when a sync has ended."""
         self._numbers = np.full(PLACES, NO_FILE, np.int64)
         self._numbers[ANSWER] = 1
         self._thread: threading.Thread | None = None
+        self._unheard = False  # a sync was begun, and nobody has heard of its end
         self._closed = False
 
     def begin(self, files: Sequence[int]) -> None:
-        """Sync these files, one after the other."""
-        if self._thread is None:  # a store that is only looked at needs none
-            self._thread = threading.Thread(target=self._serve, name="storage-sync", daemon=True)
-            self._thread.start()
+        """Sync these files, one after the other. Whatever this raises, no sync has begun."""
         assert len(files) <= MOST_FILES
+        assert not self._unheard
+        if self._thread is None:  # a store that is only looked at needs none
+            self._start()
+        elif not self._thread.is_alive():
+            raise OSError(errno.EIO, "the thread that syncs has ended")
+        self._unheard = True
         self._numbers[:MOST_FILES] = NO_FILE
         self._numbers[: len(files)] = files
         os.eventfd_write(self._asked, 1)
+
+    def _start(self) -> None:
+        warm()  # here, where somebody hears of it if it cannot be compiled or loaded
+        thread = threading.Thread(target=self._serve, name="storage-sync", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def wait(self) -> OSError | None:
         """The error of the sync that was begun, when it has ended. The descriptor stays readable."""
@@ -52,6 +63,7 @@ class SyncThread:
     def heard(self) -> None:
         """The descriptor is not readable any more."""
         os.eventfd_read(self.answered)
+        self._unheard = False
 
     def _serve(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they would interrupt what it waits for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -287,6 +288,7 @@ class SlowRocks:
         self.go_on = threading.Event()
 
     def flush_wal(self, sync: bool) -> None:
+        assert sync
         assert self.go_on.wait(30)
         self._db.flush_wal(sync)
 
@@ -372,3 +374,57 @@ def test_an_error_of_a_sync_under_way_is_told_by_whoever_syncs_next(log: FrontLo
         log.append([state(2)])
     with pytest.raises(OSError, match="Input/output error"):
         log.end_flush()
+
+
+def test_a_sync_behind_a_change_of_files_is_one_of_both(log: FrontLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[int]] = []
+    begin = log._thread.begin
+
+    def watched(files: Sequence[int]) -> None:
+        asked.append(list(files))
+        begin(files)
+
+    monkeypatch.setattr(log._thread, "begin", watched)
+    log.append([state(1)])
+    log.switch()
+    log.append([state(2)])
+    log.begin_flush()
+    log.end_flush()
+    assert asked == [log._files]
+    log.close()
+
+
+def test_a_sync_that_cannot_begin_keeps_nobody_from_closing(log: FrontLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    log.append([state(1)])
+    monkeypatch.setattr(threading.Thread, "start", fails)
+    with pytest.raises(RuntimeError, match="can't start"):
+        log.begin_flush()
+    assert log.safe < log.written
+    log.close()
+
+
+def test_after_a_checkpoint_that_found_no_room_the_store_goes_on(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store", front_bytes=10_000)
+    db = store.db
+
+    class Full(SlowRocks):
+        def write(self, batch: WriteBatch) -> None:
+            raise OSError(28, "No space left on device")
+
+    store.write([state(1, 900)])
+    store.db = Full(db)  # type: ignore[assignment]
+    with pytest.raises(StorageError, match="No space"), store.checkpoint():
+        pass
+    store.db = db
+    for number in range(40):
+        store.write([state(number, 900)])
+        store.flush()
+    truth = dict(store.scan(Kind.STATE.value))
+    copy_as_left(tmp_path / "store", tmp_path / "after")
+    store.close(broken=False)
+    again = Store(tmp_path / "after")
+    assert (dict(again.scan(Kind.STATE.value)), len(truth)) == (truth, 40)
+    again.close(broken=False)

@@ -118,3 +118,17 @@ async def test_when_all_is_safe_and_nobody_has_written_for_a_moment_it_is_said_o
     disk.end()
     assert await rests.get() == 1
     syncs.close()
+
+
+async def test_what_has_failed_before_is_not_told_again_by_the_sync_under_way(disk: Disk) -> None:
+    failures: list[BaseException] = []
+    syncs = Syncing(disk, failures.append)
+    syncs.wrote()
+    syncs.when_safe(lambda: None)
+    await disk.begun.wait()
+    syncs.stop()  # a write has failed
+    disk.fault = OSError("no space")
+    disk.end()
+    syncs._ended()
+    assert failures == []
+    syncs.close()

@@ -83,3 +83,27 @@ def test_nothing_is_left_of_it(files: list[int]) -> None:
     thread.close()
     SyncThread().close()
     assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == (descriptors, threads)
+
+
+def test_a_thread_that_cannot_be_compiled_is_told_when_a_sync_begins(files: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    def torn() -> None:
+        raise EOFError("Ran out of input")
+
+    monkeypatch.setattr(syncthread, "warm", torn)
+    thread = SyncThread()
+    with pytest.raises(EOFError):
+        thread.begin(files)
+    thread.close()
+
+
+def test_a_thread_that_has_ended_is_told_when_a_sync_begins(files: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syncthread, "serve_syncs", lambda asked, answered, numbers: os.eventfd_write(answered, 1))
+    thread = SyncThread()
+    thread.begin(files)
+    thread.wait()
+    thread.heard()
+    assert thread._thread is not None
+    thread._thread.join()
+    with pytest.raises(OSError, match="has ended"):
+        thread.begin(files)
+    thread.close()
