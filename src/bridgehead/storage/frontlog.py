@@ -24,8 +24,8 @@ from bridgehead.storage.meta import FRONT_KEY
 from bridgehead.storage.records import Change, Record
 from bridgehead.storage.syncthread import SyncThread
 
-FILE_BYTES: Final = 32 << 20
-"""A file that has grown so long gives way to the other one."""
+FILE_BYTES: Final = 64 << 20
+"""A file that has grown so long gives way to the other one. What Spark needs some tenths of a second for is gone before."""
 
 _CLOSING: Final[Change] = (FRONT_KEY, None)
 """The only change of the last record after a clean end: RocksDB has everything."""
@@ -130,6 +130,10 @@ class FrontLog:
         """Nobody writes any more: without another record damage to the last ones would look like the end."""
         if self._said < self.safe and self.safe == self.written:
             self.append(_OPENING)
+
+    @property
+    def is_half_full(self) -> bool:
+        return 2 * self._position >= self._file_bytes
 
     @property
     def is_full(self) -> bool:

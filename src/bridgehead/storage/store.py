@@ -36,7 +36,9 @@ log = logging.getLogger(__name__)
 PIECE_BYTES: Final = 1 << 20
 """RocksDB holds the interpreter while it writes: what is large is written in pieces."""
 MOVED_AT_LEAST: Final = 128 << 10
-"""Bytes that move to RocksDB with a write, or twice what was written: the old file is free before the other one is full."""
+MOVED_FOR_EACH: Final = 4
+"""Bytes that move to RocksDB with a write: so many, or so many times what was written. That begins when the other file is half
+full, for most of what is young now is gone by then; and the old file is free before the other one is full."""
 
 
 class _Other(Enum):
@@ -89,8 +91,8 @@ class Store:
             self._front.take_for_safe()
         elif self._front.is_overfull:  # whoever writes so much and never asks whether it is safe waits here
             self.flush()
-        if self._other is _Other.MOVING:
-            self._move(max(2 * size, MOVED_AT_LEAST))
+        if self._other is _Other.MOVING and self._front.is_half_full:
+            self._move(max(MOVED_FOR_EACH * size, MOVED_AT_LEAST))
         self.tidying.tidy_if_worth_it()
 
     def begin_flush(self) -> None:
