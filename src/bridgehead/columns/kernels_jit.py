@@ -11,14 +11,40 @@ writeable, contiguous arrays, so that nothing is compiled behind `bridgehead.wir
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from numba import njit
 from numba.core import cgutils, types
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
+log = logging.getLogger(__name__)
+
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """numba does not sync what it writes: after a loss of power half of a file may be there. Then it is compiled anew."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # whatever half a pickle says
+            log.warning("%s is compiled again, what was kept of it cannot be read: %r", self._name, error)
+            self._keep(self.flush)
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        self._keep(lambda: super(_Cache, self).save_overload(sig, data))
+
+    def _keep(self, write: Callable[[], None]) -> None:
+        """A disk without room costs the time of compiling at the next start, and not this one."""
+        try:
+            write()
+        except OSError as error:
+            log.warning("%s cannot be kept and will be compiled again: %s", self._name, error)
 
 
 def kernel(function: Function) -> Function:
@@ -27,11 +53,13 @@ def kernel(function: Function) -> Function:
     numba keeps the cache beside the source, or in the user's cache directory if that is read-only. Where neither can be
     written (a container without a home) the node still starts, and compiles at every start.
     """
+    compiled: Any = njit(nogil=True)(function)
     try:
-        compiled: Function = njit(cache=True, nogil=True)(function)
+        compiled._cache = _Cache(function)
     except RuntimeError:
-        compiled = njit(nogil=True)(function)
-    return compiled
+        log.info("there is no place to keep compiled code: it is compiled at every start")
+    result: Function = compiled
+    return result
 
 
 # Arrow buffers reach a kernel as addresses: one table of numbers is a far cheaper argument than two dozen arrays, and
