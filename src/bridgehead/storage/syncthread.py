@@ -55,8 +55,7 @@ class SyncThread:
         """The error of the sync that was begun, when it has ended. The descriptor stays readable."""
         waiting = select.poll()
         waiting.register(self.answered, select.POLLIN)
-        while not waiting.poll():
-            pass
+        waiting.poll()
         error = int(self._numbers[ERROR])
         return OSError(error, os.strerror(error)) if error else None
 
@@ -67,7 +66,12 @@ class SyncThread:
 
     def _serve(self) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they would interrupt what it waits for
-        serve_syncs(self._asked, self.answered, self._numbers)
+        try:
+            serve_syncs(self._asked, self.answered, self._numbers)
+        finally:
+            if not self._closed:  # whoever waits must hear that nobody syncs any more
+                self._numbers[ERROR] = errno.EIO
+                os.eventfd_write(self.answered, 1)
 
     def close(self) -> None:
         """No sync is under way. More than once is as good as once."""

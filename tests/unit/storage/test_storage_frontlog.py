@@ -428,3 +428,19 @@ def test_after_a_checkpoint_that_found_no_room_the_store_goes_on(tmp_path: Path)
     again = Store(tmp_path / "after")
     assert (dict(again.scan(Kind.STATE.value)), len(truth)) == (truth, 40)
     again.close(broken=False)
+
+
+def test_the_old_file_is_not_given_up_before_what_has_replaced_its_content_is_synced(tmp_path: Path) -> None:
+    """Else a loss of power could take the replacement, and there would be nothing it has replaced."""
+    store = Store(tmp_path / "store", front_bytes=10_000)
+    while store._other is not store_module._Other.MOVING:
+        store.write([state(1, 900)])
+        store.flush()
+    while not store._front.is_half_full or store._overlay.is_moving:
+        store.write([state(1, 900)])  # of which the old file has another one
+    store.write([state(2, 900)])
+    assert store._other is store_module._Other.MOVING
+    store.flush()
+    store.write([state(3, 900)])
+    assert store._other is not store_module._Other.MOVING
+    store.close(broken=False)

@@ -96,11 +96,15 @@ def test_a_thread_that_cannot_be_compiled_is_told_when_a_sync_begins(files: list
     thread.close()
 
 
-def test_a_thread_that_has_ended_is_told_when_a_sync_begins(files: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(syncthread, "serve_syncs", lambda asked, answered, numbers: os.eventfd_write(answered, 1))
+def test_a_thread_that_ends_is_told_to_whoever_waits_and_when_a_sync_begins(
+    files: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(syncthread, "serve_syncs", lambda asked, answered, numbers: os.eventfd_read(asked))
     thread = SyncThread()
     thread.begin(files)
-    thread.wait()
+    error = thread.wait()
+    assert error is not None
+    assert error.errno == errno.EIO
     thread.heard()
     assert thread._thread is not None
     thread._thread.join()
