@@ -29,7 +29,7 @@ from bridgehead.pipeline.submissions import MAX_SUBMITTED_BYTES, Submissions
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.configuration import Configuration
 from bridgehead.settings.model import Settings
-from bridgehead.storage import kernels_sync
+from bridgehead.storage import kernels as storage_kernels
 from bridgehead.storage.deaddesk import DeadLetterDesk
 from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.freespace import LOOK_EVERY, FreeSpace, free_bytes
@@ -164,7 +164,7 @@ class Node:
             # The first start on a machine compiles the kernels; the loop stays free, so health answers meanwhile.
             await asyncio.to_thread(kernels.warm)
             if self._engine.durable:
-                await asyncio.to_thread(kernels_sync.warm)
+                await asyncio.to_thread(storage_kernels.warm)
             for bound in self._listeners:
                 await bound.start()
         except BaseException:

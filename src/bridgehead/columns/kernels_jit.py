@@ -90,7 +90,7 @@ def _copy(typing_context: Any, target: Any, source: Any, length: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
-peek_u8: Any = _peek(types.uint8)
-peek_i32: Any = _peek(types.int32)
-peek_i64: Any = _peek(types.int64)
-copy_bytes: Any = intrinsic(_copy)
+peek_u8: Callable[[int], int] = _peek(types.uint8)
+peek_i32: Callable[[int], int] = _peek(types.int32)
+peek_i64: Callable[[int], int] = _peek(types.int64)
+copy_bytes: Callable[[int, int, int], None] = intrinsic(_copy)

@@ -20,7 +20,7 @@ from bridgehead.errors import CommandError
 from bridgehead.java import java_home
 from bridgehead.pipeline import classarchive, jvm
 from bridgehead.settings.load import from_document
-from bridgehead.storage import kernels_sync
+from bridgehead.storage import kernels as storage_kernels
 from bridgehead.telemetry.audit import account
 from bridgehead.wire import kernels
 
@@ -33,7 +33,7 @@ LOOK_AGAIN: Final = 0.1
 async def prepare(*, again: bool = False) -> str:
     """Prepare what is not; returns what came of it."""
     await asyncio.to_thread(kernels.warm)
-    await asyncio.to_thread(kernels_sync.warm)
+    await asyncio.to_thread(storage_kernels.warm)
     with tempfile.TemporaryDirectory(prefix="bridgehead-prepare-") as name:
         home = Path(name)
         java = await asyncio.to_thread(java_home, os.environ, shutil.which, home / "java")

@@ -71,7 +71,7 @@ def main() -> None:
 async def _serve(source: Source, orders: Orders, seat: Seat) -> None:
     from bridgehead.spark.journalservice import JournalService
     from bridgehead.spark.recorder import Recorder
-    from bridgehead.storage import kernels_sync
+    from bridgehead.storage import kernels as storage_kernels
     from bridgehead.wire import kernels
 
     recorder = Recorder(source)
@@ -88,7 +88,7 @@ async def _serve(source: Source, orders: Orders, seat: Seat) -> None:
     else:
         service.on_leave = ending.set
     await asyncio.to_thread(kernels.warm)
-    await asyncio.to_thread(kernels_sync.warm)
+    await asyncio.to_thread(storage_kernels.warm)
     recorder.start(failed)
     told = {"pid": os.getpid(), "address": service.address, "token": orders.token, "leaves": not orders.leash}
     seat.write(told)

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
 from isal.isal_zlib import crc32
 
-Packed = tuple[bytes, bytes, pa.Buffer, bytes]
+from bridgehead.storage.lean import Body
+
+Packed = tuple[bytes, bytes, Body, bytes]
 """A batch in parts: checksum, head, body and end. Whoever makes one piece of them copies them."""
 Value = bytes | Packed
 """What a key leads to."""
@@ -53,16 +54,16 @@ class Record:
                 at += size
 
 
-def pack(life: int, number: int, safe: int, changes: Sequence[Change]) -> tuple[list[bytes | pa.Buffer], int]:
+def pack(life: int, number: int, safe: int, changes: Sequence[Change]) -> tuple[list[bytes | Body], int]:
     """The pieces of a record, to be written one after the other, and their size.
 
     A record begins with the random number of its life: what others have left is no part of it, and nobody can send a payload
     that looks like one.
     """
-    pieces: list[bytes | pa.Buffer] = [b""]
+    pieces: list[bytes | Body] = [b""]
     size = 0
     for key, value in changes:
-        parts: tuple[bytes | pa.Buffer, ...] = value if isinstance(value, tuple) else () if value is None else (value,)
+        parts: tuple[bytes | Body, ...] = value if isinstance(value, tuple) else () if value is None else (value,)
         length = sum(map(len, parts))
         pieces.append(_SIZES.pack(len(key), _GONE if value is None else length) + key)
         pieces += parts

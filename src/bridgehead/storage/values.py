@@ -27,7 +27,7 @@ from bridgehead.storage.records import Packed
 
 Present = npt.NDArray[np.bool_]
 
-FORMAT: Final = 5
+FORMAT: Final = 6
 """The version of keys and values; a directory with another one is refused."""
 
 _CRC = struct.Struct(">I")
@@ -40,7 +40,7 @@ def seal(key: bytes, body: bytes) -> bytes:
     return _CRC.pack(_checksum(key, body)) + body
 
 
-def _checksum(key: bytes, *body: bytes | pa.Buffer) -> int:
+def _checksum(key: bytes, *body: bytes | lean.Body) -> int:
     checksum = crc32(key, FORMAT)
     for part in body:
         checksum = crc32(part, checksum)
@@ -74,7 +74,7 @@ def squeezed(key: bytes, packed: Packed) -> bytes:
     return b"".join(_sealed(key, *lean.squeezed(head, body), end))
 
 
-def _sealed(key: bytes, head: bytes, body: pa.Buffer, end: bytes) -> Packed:
+def _sealed(key: bytes, head: bytes, body: lean.Body, end: bytes) -> Packed:
     return _CRC.pack(_checksum(key, head, body, end)), head, body, end
 
 

@@ -30,7 +30,9 @@ def gap(directory: Path, stored: int) -> tuple[int, int] | None:
     following = stored + 1
     for path in logs_of(directory):
         for first, count in changes(path.read_bytes()):
-            if count and first > following:
+            if not count:
+                continue  # it changes nothing, and its number says nothing about what was before
+            if first > following:
                 return following, first
             following = max(following, first + count)
     return None

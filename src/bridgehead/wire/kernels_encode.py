@@ -58,7 +58,7 @@ def _expiry(table: NDArray[np.int64], expiry: NDArray[np.int64], i: int, j: int)
     if len(expiry):
         seconds = expiry[j]
     elif _present(table, EXPIRY, i):
-        seconds = peek_i64(table[EXPIRY, VALUES] + 8 * i)
+        seconds = np.int64(peek_i64(table[EXPIRY, VALUES] + 8 * i))
     return _LARGEST_EXPIRY if seconds > _LARGEST_EXPIRY else int(seconds)
 
 
