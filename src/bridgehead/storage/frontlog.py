@@ -9,6 +9,7 @@ a record that cannot be read was promised to somebody if a later one says that i
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from bridgehead.errors import DamageError
 from bridgehead.storage import records
 from bridgehead.storage.diskpath import sync
 from bridgehead.storage.meta import FRONT_KEY
-from bridgehead.storage.records import Change, Record
+from bridgehead.storage.records import Change, Held, Kept, Record, Value
 from bridgehead.storage.syncthread import SyncThread
 
 FILE_BYTES: Final = 64 << 20
@@ -67,20 +68,35 @@ class FrontLog:
         self._files.append(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644))
         sync(self._directory)
 
-    def append(self, changes: Sequence[Change]) -> int:
-        """Hand a record to the kernel, and return its size. OSError: nothing can be promised any more."""
+    def append(self, changes: Sequence[Change]) -> tuple[int, list[tuple[bytes, Held | None]]]:
+        """Hand a record to the kernel; its size, and what to remember of it. OSError: nothing can be promised any more."""
         self._must_be_sound()
         number = self.written + 1
-        pieces, size = records.pack(self.life, number, self.safe, changes)
+        pieces, size, starts = records.pack(self.life, number, self.safe, changes)
         file = self._files[self._active]
         done = os.pwritev(file, pieces, self._position)
         if done < size:
             _write_all(file, b"".join(pieces)[done:], self._position + done)
+        held = [(key, self._held(value, start)) for (key, value), start in zip(changes, starts, strict=True)]
         self._position += size
         if self._dirty[-1:] != [file]:
             self._dirty.append(file)
         self.written, self._said = number, self.safe
-        return size
+        return size, held
+
+    def _held(self, value: Value | None, start: int) -> Held | None:
+        """A batch is read again from the log if somebody asks for it: most are gone before that."""
+        return Kept(self._active, self._position + start, tuple(map(len, value))) if isinstance(value, tuple) else value
+
+    def read(self, kept: Kept) -> bytes:
+        """A batch that was written since its file was last begun."""
+        data, size = b"", sum(kept.sizes)
+        while len(data) < size:
+            more = os.pread(self._files[kept.file], size - len(data), kept.position + len(data))
+            if not more:
+                raise OSError(errno.EIO, "the front log has lost its end")
+            data += more
+        return data
 
     def begin_flush(self) -> None:
         """Begin to make everything written so far safe; ``flushed`` says when it is time for ``end_flush``."""

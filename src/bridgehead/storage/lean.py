@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -27,7 +28,15 @@ SCHEMAS: Final = {1: STORED, 2: OUTBOX, 3: DEAD}
 """By their number on the disk, which never changes; 0 is Arrow's stream."""
 
 Body: TypeAlias = "pa.Buffer | memoryview"
-"""What stands behind a head: bytes that nobody changes any more."""
+"""What stands behind a head."""
+
+Room = Callable[[int], npt.NDArray[np.uint8]]
+"""Gives memory to pack into, of so many bytes."""
+
+
+def fresh(size: int) -> npt.NDArray[np.uint8]:
+    return np.empty(size, np.uint8)
+
 
 _HEAD = struct.Struct("<IIB")  # bytes of the whole head, rows, schema; a code for each column follows
 _SQUEEZED = struct.Struct("<II")  # before a squeezed body: its bytes squeezed, and as they were
@@ -63,8 +72,8 @@ _address_in.restype = ctypes.c_void_p
 _address_in.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-def pack(batch: Batch) -> tuple[bytes, Body]:
-    """Head and body: whoever joins them copies them anyway."""
+def pack(batch: Batch, room: Room = fresh) -> tuple[bytes, Body]:
+    """Head and body: whoever joins them copies them anyway. The body is in ``room``, if it is ours."""
     number = _BY_COLUMNS.get(batch.num_columns, 0)
     if not number or not batch.num_rows or not batch.schema.equals(SCHEMAS[number]):
         return _as_stream(batch)
@@ -74,7 +83,7 @@ def pack(batch: Batch) -> tuple[bytes, Body]:
     size = k.measure(address, kinds, codes)
     if size < 0:
         return _as_stream(batch)
-    body = np.empty(size, np.uint8)
+    body = room(size)
     k.write(address, kinds, codes, body)
     return _head(number, batch.num_rows, codes.tobytes()), body.data
 

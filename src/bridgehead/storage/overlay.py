@@ -1,4 +1,4 @@
-"""What the front log holds and RocksDB does not have yet, in RAM: whoever reads looks here first.
+"""What the front log holds and RocksDB does not have yet: whoever reads looks here first. Of a batch only its place is in RAM.
 
 Two generations, one for each file of the log. What came since the last change of files is the young one; the old one moves to
 RocksDB piece by piece, less what the young one has replaced or taken away meanwhile. So a queue that flows never moves at all.
@@ -7,24 +7,30 @@ RocksDB piece by piece, less what the young one has replaced or taken away meanw
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from rocksdict import Rdict
 
-from bridgehead.storage.records import Change, Value
+from bridgehead.storage.records import Held, Kept
 from bridgehead.storage.scanning import scan
 
-_UNKNOWN: Final[Value] = b"unknown"  # compared by what it is, not by what it says
+_UNKNOWN: Final[Held] = b"unknown"  # compared by what it is, not by what it says
+
+
+def _no_log(kept: Kept) -> bytes:
+    raise AssertionError(f"there is no log to read {kept} from")
 
 
 class Overlay:
-    def __init__(self) -> None:
-        self._young: dict[bytes, Value | None] = {}
-        self._old: dict[bytes, Value | None] = {}
+    def __init__(self, read: Callable[[Kept], bytes] = _no_log) -> None:
+        """``read`` gets a batch back from the log; not needed where whole values are put."""
+        self._read = read
+        self._young: dict[bytes, Held | None] = {}
+        self._old: dict[bytes, Held | None] = {}
         self._moving: deque[bytes] = deque()  # keys of the old generation that are still to move
 
-    def put(self, changes: Iterable[Change]) -> None:
+    def put(self, changes: Iterable[tuple[bytes, Held | None]]) -> None:
         self._young.update(changes)
 
     def age(self) -> None:
@@ -37,13 +43,13 @@ class Overlay:
     def is_moving(self) -> bool:
         return bool(self._moving)
 
-    def next(self, size: int) -> Iterator[tuple[bytes, Value | None, bool]]:
+    def next(self, size: int) -> Iterator[tuple[bytes, Held | None, bool]]:
         """Changes of the old generation to move now, of about so many bytes, and whether the young one has something newer."""
         for key in self._moving:
             if size <= 0:
                 return
             value = self._old[key]
-            size -= len(key) + (len(value) if isinstance(value, bytes) else sum(map(len, value or ())))
+            size -= len(key) + (sum(value.sizes) if isinstance(value, Kept) else len(value or b""))
             yield key, value, key in self._young
 
     def moved(self, count: int) -> None:
@@ -68,7 +74,7 @@ class Overlay:
         if value is _UNKNOWN:
             found: bytes | None = db.get(key)
             return found
-        return None if value is None else as_bytes(value)
+        return self._read(value) if isinstance(value, Kept) else value
 
     def scan(self, db: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Everything under a prefix in the order of the keys."""
@@ -76,17 +82,12 @@ class Overlay:
         mine = sorted((key for key in both if key.startswith(prefix)), reverse=True)
         for key, value in scan(db, prefix):
             while mine and mine[-1] < key:
-                yield from _there(mine[-1], both[mine.pop()])
+                yield from self._there(mine[-1], both[mine.pop()])
             if key not in both:
                 yield key, value
         while mine:
-            yield from _there(mine[-1], both[mine.pop()])
+            yield from self._there(mine[-1], both[mine.pop()])
 
-
-def _there(key: bytes, value: Value | None) -> Iterator[tuple[bytes, bytes]]:
-    if value is not None:
-        yield key, as_bytes(value)
-
-
-def as_bytes(value: Value) -> bytes:
-    return b"".join(value) if isinstance(value, tuple) else value
+    def _there(self, key: bytes, value: Held | None) -> Iterator[tuple[bytes, bytes]]:
+        if value is not None:
+            yield key, self._read(value) if isinstance(value, Kept) else value

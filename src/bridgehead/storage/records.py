@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from isal.isal_zlib import crc32
 
@@ -21,6 +21,19 @@ Value = bytes | Packed
 """What a key leads to."""
 Change = tuple[bytes, Value | None]
 """A key and its new value; None takes it away."""
+
+
+class Kept(NamedTuple):
+    """A batch that only the log holds, and where: which of its files, from where on, and the bytes of its four parts."""
+
+    file: int
+    position: int
+    sizes: tuple[int, ...]
+
+
+Held = bytes | Kept
+"""What is remembered of a value that was written."""
+
 
 _HEAD = struct.Struct("<8sIIQQ")  # the life; checksum of all that follows; bytes behind the head; number; safe
 SMALLEST: Final = _HEAD.size
@@ -54,19 +67,20 @@ class Record:
                 at += size
 
 
-def pack(life: int, number: int, safe: int, changes: Sequence[Change]) -> tuple[list[bytes | Body], int]:
-    """The pieces of a record, to be written one after the other, and their size.
+def pack(life: int, number: int, safe: int, changes: Sequence[Change]) -> tuple[list[bytes | Body], int, list[int]]:
+    """The pieces of a record, to be written one after the other, their size, and where in it the value of each change begins.
 
     A record begins with the random number of its life: what others have left is no part of it, and nobody can send a payload
     that looks like one.
     """
     pieces: list[bytes | Body] = [b""]
-    size = 0
+    size, starts = 0, []
     for key, value in changes:
         parts: tuple[bytes | Body, ...] = value if isinstance(value, tuple) else () if value is None else (value,)
         length = sum(map(len, parts))
         pieces.append(_SIZES.pack(len(key), _GONE if value is None else length) + key)
         pieces += parts
+        starts.append(SMALLEST + size + _SIZES.size + len(key))
         size += _SIZES.size + len(key) + length
     checksum = crc32(_HEAD.pack(b"", 0, size, number, safe)[_CHECKED_FROM:])
     for piece in pieces:
@@ -74,7 +88,7 @@ def pack(life: int, number: int, safe: int, changes: Sequence[Change]) -> tuple[
     pieces[0] = _HEAD.pack(_mark(life), checksum, size, number, safe)
     if len(pieces) > _PIECES:
         pieces = [b"".join(pieces)]
-    return pieces, _HEAD.size + size
+    return pieces, _HEAD.size + size, starts
 
 
 def find(log: bytes, life: int) -> Iterator[Record]:

@@ -30,6 +30,7 @@ from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, sh
 from bridgehead.storage.lock import StoreLock
 from bridgehead.storage.losses import Losses
 from bridgehead.storage.records import Change
+from bridgehead.storage.scratch import Scratch
 from bridgehead.storage.store import Store
 from bridgehead.storage.syncing import Syncing
 from bridgehead.storage.values import (
@@ -71,6 +72,7 @@ class RocksEngine:
         self._cache: OrderedDict[tuple[Shelf, int], tuple[Batch, int]] = OrderedDict()
         self._cached = 0  # bytes in the cache
         self._later: dict[Shelf, Any] = {}
+        self._scratch = Scratch()  # where batches are packed
         self._syncing = Syncing(self._store, self._failed, self._store.say_what_is_safe)
         self._closed = False
         self._broken = False  # the disk has failed us once
@@ -82,6 +84,7 @@ class RocksEngine:
         if self._broken:
             raise StorageError("storage has failed: nothing is written any more")
         final: list[Change] = []
+        self._scratch.clear()
         for shelf, number, batch in changes.puts:
             final += self._put(shelf, number, batch)
         for shelf, number in changes.drops:
@@ -128,7 +131,7 @@ class RocksEngine:
         size = weight(stored)
         self._keep(name, batch, size)
         key, entry = numbered_key(Kind.BATCH, shelf, number), numbered_key(Kind.INDEX, shelf, number)
-        yield key, pack_batch(key, stored, holes)
+        yield key, pack_batch(key, stored, holes, self._scratch.take)
         yield entry, pack_shape(entry, Shape(batch.num_rows, size, holes))
 
     def _drop(self, shelf: Shelf, number: int) -> Iterator[Change]:

@@ -25,7 +25,7 @@ from bridgehead.storage.keys import Kind
 from bridgehead.storage.meta import FRONT_KEY, front_of, incarnation_of, must_know_format, pack_front
 from bridgehead.storage.opening import allow_compaction, open_sound
 from bridgehead.storage.overlay import Overlay
-from bridgehead.storage.records import Change
+from bridgehead.storage.records import Change, Kept
 from bridgehead.storage.salvage import finish, salvage
 from bridgehead.storage.scanning import inspect
 from bridgehead.storage.tidying import Tidying
@@ -59,12 +59,12 @@ class Store:
         self._first = 1  # the record with which the file begins that is written to
         self._other = _Other.FREE
         self._stands_in = 0  # up to this record there are changes without which something older would count again
-        self._overlay = Overlay()
         self._thread = ThreadPoolExecutor(1, "storage-move")
         self._moved: Future[None] | None = None  # the sync of what has moved to RocksDB
         self.tidying = Tidying(self.db, self._tell_what_is_gone)
         try:
             self._front = FrontLog(directory, front_bytes)
+            self._overlay = Overlay(self._front.read)
             self.db[FRONT_KEY] = pack_front(self._front.life, self._first)
             self.db.flush_wal(True)
             self.flushed: Final = self._front.flushed
@@ -85,8 +85,8 @@ class Store:
             self._first = self._front.switch()
             self._overlay.age()
             self._other = _Other.MOVING
-        size = self._front.append(changes)
-        self._overlay.put(changes)
+        size, held = self._front.append(changes)
+        self._overlay.put(held)
         if not self._sync:
             self._front.take_for_safe()
         elif self._front.is_overfull:  # whoever writes so much and never asks whether it is safe waits here
@@ -158,7 +158,7 @@ class Store:
             elif value is None:
                 batch.delete(key)
             else:
-                stored = squeezed(key, value) if isinstance(value, tuple) else value
+                stored = squeezed(key, self._front.read(value), value.sizes) if isinstance(value, Kept) else value
                 batch.put(key, stored)
                 if key.startswith(Kind.BATCH.value):
                     self.tidying.stored(key, len(stored))

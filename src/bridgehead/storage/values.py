@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -61,17 +63,18 @@ def is_sound(key: bytes, value: bytes) -> bool:
     )
 
 
-def pack_batch(key: bytes, stored: Batch, present: Present | None) -> Packed:
-    """``present`` says which rows of the whole batch the stored ones are; None = all."""
+def pack_batch(key: bytes, stored: Batch, present: Present | None, room: lean.Room = lean.fresh) -> Packed:
+    """``present`` says which rows of the whole batch the stored ones are; None = all. ``room`` is where to pack."""
     bits = b"" if present is None else np.packbits(present).tobytes()
     rows = stored.num_rows if present is None else len(present)
-    return _sealed(key, *lean.pack(stored), bits + _ROWS.pack(rows))
+    return _sealed(key, *lean.pack(stored, room), bits + _ROWS.pack(rows))
 
 
-def squeezed(key: bytes, packed: Packed) -> bytes:
-    """The same in fewer bytes, where that is worth it: for a batch that stays."""
-    _, head, body, end = packed
-    return b"".join(_sealed(key, *lean.squeezed(head, body), end))
+def squeezed(key: bytes, value: bytes, sizes: Sequence[int]) -> bytes:
+    """The same batch in fewer bytes, where that is worth it: for one that stays. ``sizes`` are those of its parts."""
+    unseal(key, value, "a batch that stays")
+    _, head, body, end = (memoryview(value)[stop - size : stop] for size, stop in zip(sizes, accumulate(sizes), strict=True))
+    return b"".join(_sealed(key, *lean.squeezed(bytes(head), body), bytes(end)))
 
 
 def _sealed(key: bytes, head: bytes, body: lean.Body, end: bytes) -> Packed:

@@ -14,13 +14,14 @@ from bridgehead.errors import DamageError, StorageError
 from bridgehead.storage import frontlog, records
 from bridgehead.storage import store as store_module
 from bridgehead.storage.frontlog import FrontLog
-from bridgehead.storage.keys import Kind, shelf_key
+from bridgehead.storage.keys import Kind, numbered_key, shelf_key
 from bridgehead.storage.meta import FRONT_KEY
 from bridgehead.storage.records import Change
 from bridgehead.storage.store import Store
-from bridgehead.storage.values import pack_state
+from bridgehead.storage.values import pack_batch, pack_state
 from making.crash import copy_as_left
 from making.damage import cut, flip_bit
+from making.rows import numbered, outbox_rows
 
 NOISE = Random(7)
 
@@ -45,9 +46,12 @@ def file(log: FrontLog, directory: Path) -> Path:
 
 def test_a_record_comes_back_as_it_was_written() -> None:
     parts = (b"head", b"", bytes(5000), b"end")
-    pieces, size = records.pack(3, 9, 4, [(b"a", b""), (b"gone", None), (b"batch", parts), (b"", b"x")])  # type: ignore[list-item]
+    changes = [(b"a", b""), (b"gone", None), (b"batch", parts), (b"", b"x")]
+    pieces, size, starts = records.pack(3, 9, 4, changes)  # type: ignore[arg-type]
     written = b"".join(pieces)
     assert len(written) == size
+    assert written[starts[2] :].startswith(b"".join(parts))
+    assert written[starts[3] :] == b"x"
     [found] = records.find(b"something else" + written + b"rest", 3)
     assert (found.number, found.safe) == (9, 4)
     assert list(found.changes()) == [(b"a", b""), (b"gone", None), (b"batch", b"".join(parts)), (b"", b"x")]
@@ -142,6 +146,39 @@ def test_what_stays_moves_to_rocksdb_and_what_goes_never_gets_there(tmp_path: Pa
     assert sum(path.stat().st_size for path in (tmp_path / "store").glob("*.log")) < 20_000
     store.close(broken=False)
     assert list((tmp_path / "store").glob("front-*")) == []
+
+
+def batch(number: int, rows: int = 9) -> tuple[Change, bytes]:
+    """A batch as it is written, and all its bytes: those it is packed in may be written over as soon as it is."""
+    key = numbered_key(Kind.BATCH, ("outbox", "r"), number)
+    packed = pack_batch(key, outbox_rows(*numbered(number, rows)), None)
+    return (key, packed), b"".join(packed)
+
+
+def test_a_batch_is_read_again_from_the_file_it_was_written_to_until_rocksdb_has_it(tmp_path: Path) -> None:
+    store = Store(tmp_path, front_bytes=1000)
+    written = {}
+    for number in range(0, 90, 9):
+        change, written[change[0]] = batch(number)
+        store.write([change])
+        store.flush()
+        assert {key: store.get(key) for key in written} == written, "in whatever file, in the log or in RocksDB"
+    assert dict(store.scan(Kind.BATCH.value)) == written
+    store.close(broken=False)
+    again = Store(tmp_path)
+    assert dict(again.scan(Kind.BATCH.value)) == written
+    again.close(broken=False)
+
+
+def test_a_batch_that_the_disk_gives_back_damaged_is_never_sealed_anew(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    change, _ = batch(0, rows=200)
+    store.write([change])
+    store.flush()
+    flip_bit(next(tmp_path.glob("front-*")), 500)
+    with pytest.raises(DamageError, match="a batch that stays is damaged"):
+        store.settle()
+    store.close(broken=True)
 
 
 def test_a_walk_sees_old_and_young_and_rocksdb_as_one(tmp_path: Path) -> None:
