@@ -35,6 +35,8 @@ class Keeper(Protocol):
 
     def between_syncs(self, callback: Callable[[], None]) -> None: ...
 
+    def hurry_sync(self) -> None: ...
+
 
 S = TypeVar("S", bound=Source)
 Answers = Mapping[S, Callable[[bytes], bytes]]
@@ -100,6 +102,7 @@ class Gathering(Generic[S]):
             return
         due = runs if answers is None else _answered(runs, answers)
         self._engine.when_synced(lambda: _reply(due))
+        self._engine.hurry_sync()  # senders wait for it, and for nothing else that the loop may do meanwhile
 
 
 def _answered(runs: list[tuple[S, bytes]], answers: Answers[S]) -> list[tuple[S, bytes]]:

@@ -72,6 +72,9 @@ class Engine(Protocol):
     def between_syncs(self, callback: Callable[[], None]) -> None:
         """Call back when no sync runs: now, or when the running one has ended, before another one begins."""
 
+    def hurry_sync(self) -> None:
+        """Do not wait for the end of this turn of the loop: what others still write in it is for the next sync."""
+
     def read(self, shelf: Shelf, number: int) -> Batch:
         """The batch with all its rows in their places; a row that did not survive a restart has only nulls."""
 

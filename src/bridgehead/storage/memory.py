@@ -44,6 +44,9 @@ class MemoryEngine:
     def between_syncs(self, callback: Callable[[], None]) -> None:
         callback()
 
+    def hurry_sync(self) -> None:
+        """There is none."""
+
     def read(self, shelf: Shelf, number: int) -> Batch:
         return self._shelves[shelf][number]
 

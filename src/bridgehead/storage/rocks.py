@@ -156,6 +156,9 @@ class RocksEngine:
     def between_syncs(self, callback: Callable[[], None]) -> None:
         self._syncing.between(callback)
 
+    def hurry_sync(self) -> None:
+        self._syncing.hurry()
+
     def _failed(self, error: BaseException) -> None:
         log.critical("storage failed, nothing is acknowledged from now on: %s", error)
         self._syncing.stop()

@@ -43,7 +43,9 @@ class Syncing:
         self._covers = 0  # how many will be when the running sync has ended
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
         self._between: list[Callable[[], None]] = []  # whom to tell when the running sync has ended
-        self._running = False
+        self._running = False  # a sync is under way, or due
+        self._due: asyncio.Handle | None = None  # the beginning of one
+        self._telling = False  # those are told whose writes are safe, and those who waited for that moment write
         self._closed = False
 
     def wrote(self) -> None:
@@ -68,19 +70,26 @@ class Syncing:
         else:
             callback()
 
+    def hurry(self) -> None:
+        """Begin the sync that is due, if one is: whoever has the most to write in this turn of the loop has written it."""
+        if self._due is not None and not self._telling:
+            self._due.cancel()
+            self._sync()
+
     def _begin(self) -> None:
         if not self._running and not self._closed:
             loop = asyncio.get_running_loop()
             self._running = True
             if loop is not self._loop:
                 self._watch(loop)
-            loop.call_soon(self._sync)  # not now: what else this turn of the loop writes is covered too
+            self._due = loop.call_soon(self._sync)  # not now: what else this turn of the loop writes is covered too
 
     def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         loop.add_reader(self._disk.flushed, self._ended)
 
     def _sync(self) -> None:
+        self._due = None
         if self._closed:
             return
         self._covers = self._written
@@ -100,15 +109,17 @@ class Syncing:
                 self._done()
 
     def _done(self) -> None:
-        self._running = False
+        self._running, self._telling = False, True
         self._safe = max(self._safe, self._covers)
         while self._waiting and self._waiting[0][0] <= self._safe:
             self._waiting.popleft()[1]()
         between, self._between = self._between, []
         for callback in between:
             callback()
+        self._telling = False
         if self._waiting:
             self._begin()
+            self.hurry()
         elif self._resting is None:
             self._resting = asyncio.get_running_loop().call_later(REST, self._rest)
 

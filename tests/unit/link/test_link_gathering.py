@@ -23,6 +23,7 @@ class SlowKeeper:
         self.waiting: list[Callable[[], None]] = []
         self.between: list[Callable[[], None]] = []
         self.syncing = False
+        self.hurried = 0  # callbacks that waited when it was asked to hurry
 
     def between_syncs(self, callback: Callable[[], None]) -> None:
         if self.syncing:
@@ -32,6 +33,9 @@ class SlowKeeper:
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         self.waiting.append(callback)
+
+    def hurry_sync(self) -> None:
+        self.hurried = len(self.waiting)
 
     def sync(self) -> None:
         waiting, self.waiting = self.waiting, []
@@ -86,6 +90,7 @@ async def test_runs_of_one_turn_are_one_batch_and_are_acknowledged_when_it_is_sa
     assert desk.batches == []
     await turn()
     assert desk.batches == [(3, 3)]
+    assert desk.keeper.hurried == 1, "whoever has sent something waits for nothing else that the loop may do"
     assert (one.replies, two.replies) == (b"", b"")
     desk.keeper.sync()
     assert (one.replies, two.replies) == (b"\x40\x02\x00\x01\x40\x02\x00\x03", b"\x50\x02\x00\x02")

@@ -62,6 +62,40 @@ async def test_a_sync_covers_whatever_the_turn_writes_that_asked_for_it(disk: Di
     assert (told, disk.syncs) == ([0, 1, 2], 1)
 
 
+async def test_whoever_is_in_a_hurry_does_not_wait_for_the_end_of_the_turn(disk: Disk, syncs: Syncing) -> None:
+    safe = asyncio.Event()
+    syncs.hurry()
+    assert disk.syncs == 0, "nobody has asked for one"
+    syncs.wrote()
+    syncs.when_safe(safe.set)
+    assert disk.syncs == 0
+    syncs.hurry()
+    assert disk.syncs == 1
+    syncs.hurry()
+    disk.end()
+    await safe.wait()
+    assert disk.syncs == 1, "it was begun once"
+
+
+async def test_the_next_sync_begins_when_all_have_written_who_waited_for_the_last_one(disk: Disk, syncs: Syncing) -> None:
+    safe: list[int] = []
+
+    def write(number: int) -> None:
+        syncs.wrote()
+        syncs.when_safe(lambda: safe.append(number))
+        syncs.hurry()
+
+    write(0)
+    for number in (1, 2):
+        syncs.between(lambda number=number: write(number))
+    disk.end()
+    syncs._ended()
+    assert (safe, disk.syncs) == ([0], 2), "at once, and one for both of them"
+    disk.end()
+    syncs._ended()
+    assert (safe, disk.syncs) == ([0, 1, 2], 2)
+
+
 async def test_what_is_written_while_a_sync_runs_is_covered_by_the_next(disk: Disk, syncs: Syncing) -> None:
     told: list[int] = []
     syncs.wrote()
