@@ -120,9 +120,10 @@ class Door:
         columns["client_id"] = clients
         columns["route"] = constant_label(self.rule.route, rows)
         stored = pa.RecordBatch.from_arrays([columns[name] for name in STORED.names], schema=STORED)
+        safe = self.ledger.safe_rows(stored)
         if not self.pass_through(changes, stored):
             self.log.append(changes, stored, Labels.one(self.rule.route, rows))
-        self.ledger.receive(rows, self.ledger.safe_rows(stored))
+        self.ledger.receive(rows, safe)
         self.ledger.write(changes)
         return int(rows)
 

@@ -26,6 +26,8 @@ class SyncThread:
         self._asked = os.eventfd(0)
         self.answered = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable when a sync has ended."""
+        self._waiting = select.poll()
+        self._waiting.register(self.answered, select.POLLIN)
         self._numbers = np.full(PLACES, NO_FILE, np.int64)
         self._numbers[ANSWER] = 1
         self._thread: threading.Thread | None = None
@@ -41,8 +43,8 @@ class SyncThread:
         elif not self._thread.is_alive():
             raise OSError(errno.EIO, "the thread that syncs has ended")
         self._unheard = True
-        self._numbers[:MOST_FILES] = NO_FILE
-        self._numbers[: len(files)] = files
+        for place in range(MOST_FILES):
+            self._numbers[place] = files[place] if place < len(files) else NO_FILE
         os.eventfd_write(self._asked, 1)
 
     def _start(self) -> None:
@@ -53,9 +55,7 @@ class SyncThread:
 
     def wait(self) -> OSError | None:
         """The error of the sync that was begun, when it has ended. The descriptor stays readable."""
-        waiting = select.poll()
-        waiting.register(self.answered, select.POLLIN)
-        waiting.poll()
+        self._waiting.poll()
         error = int(self._numbers[ERROR])
         return OSError(error, os.strerror(error)) if error else None
 
