@@ -1,10 +1,12 @@
 """One measurement: a fresh system under test, a warm-up that is not counted, then the run that is."""
 
 import contextlib
+import json
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,13 +40,14 @@ class Load:
 
     seconds: float = 10.0
     warmup: float = 3.0
-    started: float = 0.0           # more warm-up for a system that has just started
+    started: float = 0.0           # seconds of warm-up more for a system that has just started, with ``youth``
     topics: int = 12
     level: int = 5                 # MQTT protocol level: 4 is 3.1.1
     payload: int = 100
     backlog: int = 200_000         # messages between generator and counter at most, unpaced
     messages: int = 40_000_000     # a run's bound in count
     gather: float = 0.0003         # unpaced: both tools pause this long between reads
+    youth: Job = Job(1, 0, 4, 10_000)   # brings a system that has just started to what it does for the rest of its days
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,8 @@ class Result:
     latest_slice_ms: float = 0.0   # paced: how late the generator was at worst
     waiting_early: float = 0.0     # messages on their way in the first third of the run: the median of many looks
     waiting_late: float = 0.0      # the same in the last third: much more means that the lag grows
+    syncs: int = 0                 # that the node has made meanwhile
+    sync_ms: float | None = None   # what one of them took on average, until the node had heard of its end
 
     @property
     def job(self) -> Job:
@@ -80,6 +85,15 @@ class Result:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def synced_by(system: System) -> tuple[float, float]:
+    """How many syncs a node has made so far, and the seconds they took; nothing of a system that has none."""
+    if system.console is None:
+        return 0, 0.0
+    with urllib.request.urlopen(f"http://127.0.0.1:{system.console}/api/v1/status", timeout=10) as answer:
+        storage = json.load(answer)["storage"]
+    return storage.get("syncs", 0), storage.get("syncSeconds", 0.0)
 
 
 @dataclass(frozen=True)
@@ -113,9 +127,12 @@ class Bench:
                 generator = stack.enter_context(Tool("benchmarks.generator", board_file))
                 system = stack.enter_context(STARTERS[name](counter.hello["port"], board, folder))
                 rig = Rig(generator, counter, board)
+                if self._load.started:
+                    self._connect(generator, system.port, self._load.youth)
+                    self._one(rig, self._load.youth, self._load.started)
                 for job in jobs:
                     allowed = self._connect(generator, system.port, job)
-                    self._one(rig, job, self._load.warmup + (0.0 if done else self._load.started))
+                    self._one(rig, job, self._load.warmup)
                     yield self._measured(system, rig, replace(job, window=allowed))
                     done += 1
         except (NotStarted, ToolFailed) as reason:
@@ -130,6 +147,7 @@ class Bench:
         return int(answer["window"])
 
     def _measured(self, system: System, rig: Rig, job: Job) -> Result:
+        before = synced_by(system)
         with (
             self._profiled(system, job),
             Usage(system.root, [rig.generator.pid, rig.counter.pid]) as usage,
@@ -146,6 +164,7 @@ class Bench:
         if behind["stale"]:
             wrong["left over from the warm-up"] = behind["stale"]
         under_test = system.root is not None
+        syncs, sync_seconds = (now - then for now, then in zip(synced_by(system), before, strict=True))
         return Result(
             system=system.name, **asdict(job),
             error=", ".join(f"{count:,} {what}" for what, count in wrong.items()) or None,
@@ -155,7 +174,8 @@ class Bench:
             cpu_per_million=usage.cpu / arrived * 1e6 if under_test and arrived else None,
             peak_rss=usage.peak_rss if under_test else None,
             tools_cpu=usage.tools_cpu, stranger_cpu=usage.stranger_cpu, latest_slice_ms=sent["latest_slice_ms"],
-            waiting_early=waiting.early(), waiting_late=waiting.late())
+            waiting_early=waiting.early(), waiting_late=waiting.late(),
+            syncs=int(syncs), sync_ms=sync_seconds / syncs * 1000 if syncs else None)
 
     def _one(self, rig: Rig, job: Job, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
         """A run from the first publish to the last arrival: what the generator says, what the counter says."""

@@ -19,10 +19,8 @@ from benchmarks.synced_page import SYNCED, pairs, results
 
 BEGIN = "<!-- synced: written by `make bench`, do not edit between the markers -->"
 END = "<!-- end of synced -->"
-SMALL, LARGE = 400, 10_000        # windows
-APPENDS = 50                      # of each size, idle and busy, before each system
-APPEND_BYTES = (16_384, 49_152)   # about what 400 messages are on the disk: squeezed, and when they cannot be
-STARTED = 2.0                     # seconds of warm-up more for the first load of a system
+SMALL, LARGE = 400, 10_000    # windows
+STARTED = 4.0                 # seconds of warm-up for a system that has just started: then its log grows no more
 JOBS = [
     *(Job(1, 0, connections, window) for window in (SMALL, LARGE) for connections in (1, MANY)),
     *(Job(1, 0, connections, LARGE, "noise") for connections in (1, MANY)),
@@ -38,18 +36,16 @@ def main() -> int:
     bench = Bench(folder, load)
     tools = page.shown(bench.rows("direct", [job for job in JOBS + ONCE if job.filling == fillings.DEFAULT]))
     found: list[Result] = []
-    syncs: list[disk.Sync] = []
     for round_ in range(options.repeat):
         jobs = JOBS if round_ else JOBS + ONCE
         for system in options.only:
             for name in (system, SYNCED[system]):
-                syncs += [disk.measured(folder, size, APPENDS, busy) for size in APPEND_BYTES for busy in (False, True)]
                 found += page.shown(bench.rows(name, jobs))
     if failed := any(result.error for result in (*tools, *found)):
         print(f"the logs are in {folder}", file=sys.stderr)
     else:
         shutil.rmtree(folder)
-    write(options.out, load, tools, found, disk.joined(syncs), filesystem)
+    write(options.out, load, tools, found, filesystem)
     return 1 if failed else 0
 
 
@@ -67,7 +63,7 @@ def parse() -> argparse.Namespace:
     return options
 
 
-def write(out: Path, load: Load, tools: list[Result], found: list[Result], syncs: list[disk.Sync], filesystem: str) -> None:
+def write(out: Path, load: Load, tools: list[Result], found: list[Result], filesystem: str) -> None:
     about = machine.describe("benchmarks.synced")
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     folder = out / "benchmarks"
@@ -75,15 +71,13 @@ def write(out: Path, load: Load, tools: list[Result], found: list[Result], syncs
     bounds = [pair.bound for pair in pairs(found) if pair.bound is not None]
     told = {
         "when": when, "machine": about, "load": asdict(load), "filesystem": filesystem,
-        "syncs": [{"bytes": sync.size, "busy": sync.busy, "median_ms": sync.median, "slowest_tenth_ms": sync.slow}
-                  for sync in syncs],
         "bounds": [asdict(bound) for bound in bounds],
         "tools": [result.as_json() for result in tools], "results": [result.as_json() for result in found],
     }
     (folder / "synced.json").write_text(json.dumps(told, indent=2) + "\n")
     head = (f"{page.measured(about, when)}: {load.seconds:g} s a measurement after {load.warmup:g} s of warm-up, "
             f"{load.payload}-byte payloads, {load.topics} topics; the data on {filesystem}.")
-    page.put_between(out / "benchmarks.md", BEGIN, END, "\n\n".join([head, *results(found, tools, syncs)]) + "\n")
+    page.put_between(out / "benchmarks.md", BEGIN, END, "\n\n".join([head, *results(found, tools)]) + "\n")
     print("\n" + page.bound_table(bounds))
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchmarks.disk import Sync
 from benchmarks.figures import NAMES, Bound, median
 from benchmarks.measure import Job, Result
 from benchmarks.page import doubt, faults, markdown
@@ -41,9 +40,10 @@ class Pair:
         """What one window of every connection takes in memory."""
         return self.memory.connections * self.memory.window / self.memory.per_second * 1000
 
-    def most(self, sync_ms: float) -> float:
+    @property
+    def most(self) -> float:
         """The ratio if nothing were added to what is done in memory but one sync for a window of every connection."""
-        return self.window_ms / (self.window_ms + sync_ms)
+        return self.window_ms / (self.window_ms + (self.synced.sync_ms or 0.0))
 
 
 def pairs(found: Iterable[Result]) -> list[Pair]:
@@ -62,14 +62,14 @@ def pairs(found: Iterable[Result]) -> list[Pair]:
     return made
 
 
-def results(found: list[Result], tools: list[Result], syncs: list[Sync]) -> list[str]:
+def results(found: list[Result], tools: list[Result]) -> list[str]:
     """Paragraphs and tables of a run."""
     made = pairs(found)
     return [
         *doubt(found), verdict(made), table(made),
-        "What a sync takes on this disk, measured before each system was started:", sync_table(syncs),
-        f"What the windows take in memory, and the ratio if one sync of {syncs[0].size:,} bytes were all that is added:",
-        window_table(made, tools, [sync for sync in syncs if sync.size == syncs[0].size]), *faults([*tools, *found]),
+        "What the windows take in memory, what a sync took in the node under this load (on average, until the node had heard "
+        "of its end), and the ratio if one such sync for a window of every connection were all that is added:",
+        window_table(made, tools), *faults([*tools, *found]),
     ]
 
 
@@ -107,27 +107,18 @@ def _judgement(bound: Bound | None) -> str:
     return "reached" if bound.reached else "**not reached**"
 
 
-def sync_table(syncs: list[Sync]) -> str:
-    rows = [["processors", "appended bytes", "median ms of fdatasync", "the slowest tenth: ms at least"],
-            ["---", "---:", "---:", "---:"]]
-    return markdown(rows + [[_state(sync), f"{sync.size:,}", f"{sync.median:.2f}", f"{sync.slow:.2f}"] for sync in syncs])
-
-
-def window_table(made: list[Pair], tools: list[Result], syncs: list[Sync]) -> str:
+def window_table(made: list[Pair], tools: list[Result]) -> str:
     """Beside the rate that generator and counter reach without a node between: near it, they are what is measured."""
-    rows = [["", "connections × window", "ms in memory", *(f"ratio, processors {_state(sync)}" for sync in syncs),
-             "messages/s of the tools alone"], ["---", *["---:"] * (3 + len(syncs))]]
+    rows = [["", "connections × window", "ms in memory", "ms of a sync", "messages of a sync", "ratio at most",
+             "messages/s of the tools alone"], ["---", *["---:"] * 6]]
     alone = {result.job: result.per_second for result in tools}
     for pair in made:
-        job = pair.memory.job
-        if job in alone and pair.bound is not None and pair.memory.arrived:
+        job, synced = pair.memory.job, pair.synced
+        if job in alone and pair.bound is not None and pair.memory.arrived and synced.sync_ms is not None:
             rows.append([NAMES[pair.system], f"{job.connections} × {job.window:,}", f"{pair.window_ms:.2f}",
-                         *(f"{pair.most(sync.median):.2f}" for sync in syncs), f"{alone[job]:,.0f}"])
+                         f"{synced.sync_ms:.2f}", f"{synced.arrived / synced.syncs:,.0f}", f"{pair.most:.2f}",
+                         f"{alone[job]:,.0f}"])
     return markdown(rows)
-
-
-def _state(sync: Sync) -> str:
-    return "busy" if sync.busy else "idle"
 
 
 def _ratio(memory: Result, synced: Result) -> float | None:

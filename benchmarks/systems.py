@@ -34,6 +34,7 @@ class System:
     port: int          # where the generator connects
     root: int | None   # the process whose tree is measured; None: nothing is between generator and counter
     log: Path | None
+    console: int | None = None   # where a node tells its status
 
 
 def free_port() -> int:
@@ -182,7 +183,7 @@ def node(
             persistence={"mode": mode}, pipeline={"engine": engine, "conf": conf or {}})))
         with running([str(program), "run", "-c", str(file)], log) as child:
             await_none(lambda: unready(console) or unbridged(board), child, log)
-            yield System(name, port, child.pid, log)
+            yield System(name, port, child.pid, log, console)
 
     return start
 

@@ -296,12 +296,17 @@ class Node:
                 pipeline=self._engines.pipeline,
                 bridges=self._bridges.services,
                 routes=self._route_views(),
-                storage=lambda: {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot()},
+                storage=self._storage_now,
                 removed={route: self._routes.outboxes[route] for route in self._routes.removed},
                 space=self._space,
                 file_refused=lambda: self._management.refused,
             )
         return self._view
+
+    def _storage_now(self) -> dict[str, Any]:
+        times = self._engine.sync_times
+        synced = {} if times is None else times.snapshot()
+        return {"mode": self.settings.persistence.mode, **self._engine.losses.snapshot(), **synced}
 
     def _route_views(self) -> list[RouteView]:
         routes = self._routes

@@ -14,6 +14,7 @@ from bridgehead.columns.batches import Batch
 
 if TYPE_CHECKING:
     from bridgehead.storage.losses import Losses
+    from bridgehead.storage.syncing import SyncTimes
 
 Shelf = tuple[str, ...]
 """A structured name, such as ("journal", "shared") or ("outbox", route id): never joined to one string and parsed back."""
@@ -59,6 +60,10 @@ class Engine(Protocol):
 
     losses: Losses
     """What damage has cost, in all lives."""
+
+    @property
+    def sync_times(self) -> SyncTimes | None:
+        """What its syncs have taken; None if it has none."""
 
     durable: bool
     """Whether anything here outlives the process: only then is it worth keeping what a restart needs."""

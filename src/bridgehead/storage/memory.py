@@ -16,6 +16,7 @@ class MemoryEngine:
     """Implements Engine in RAM; a write is safe, as far as memory goes, when it returns."""
 
     durable = False
+    sync_times = None
 
     def __init__(self) -> None:
         self.incarnation = secrets.token_hex(8)

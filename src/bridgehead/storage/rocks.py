@@ -32,7 +32,7 @@ from bridgehead.storage.losses import Losses
 from bridgehead.storage.records import Change
 from bridgehead.storage.scratch import Scratch
 from bridgehead.storage.store import Store
-from bridgehead.storage.syncing import Syncing
+from bridgehead.storage.syncing import Syncing, SyncTimes
 from bridgehead.storage.values import (
     Loose,
     pack_batch,
@@ -155,6 +155,10 @@ class RocksEngine:
 
     def between_syncs(self, callback: Callable[[], None]) -> None:
         self._syncing.between(callback)
+
+    @property
+    def sync_times(self) -> SyncTimes:
+        return self._syncing.times
 
     def hurry_sync(self) -> None:
         self._syncing.hurry()

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
+
+from bridgehead.clock import monotonic
 
 REST: Final = 0.05
 """Seconds after a sync in which nothing must have been written."""
@@ -24,6 +27,17 @@ class Disk(Protocol):
     def begin_flush(self) -> None: ...
 
     def end_flush(self) -> None: ...
+
+
+@dataclass(slots=True)
+class SyncTimes:
+    """What syncs have taken so far, from the moment one begins to that in which the loop hears of its end."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+    def snapshot(self) -> dict[str, float]:
+        return {"syncs": self.count, "syncSeconds": round(self.seconds, 6)}
 
 
 class Syncing:
@@ -43,6 +57,8 @@ class Syncing:
         self._covers = 0  # how many will be when the running sync has ended
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
         self._between: list[Callable[[], None]] = []  # whom to tell when the running sync has ended
+        self.times = SyncTimes()
+        self._begun = 0.0  # when the last one has begun
         self._running = False  # a sync is under way, or due
         self._due: asyncio.Handle | None = None  # the beginning of one
         self._telling = False  # those are told whose writes are safe, and those who waited for that moment write
@@ -92,7 +108,7 @@ class Syncing:
         self._due = None
         if self._closed:
             return
-        self._covers = self._written
+        self._covers, self._begun = self._written, monotonic()
         try:
             self._disk.begin_flush()
         except Exception as error:
@@ -109,6 +125,8 @@ class Syncing:
                 self._done()
 
     def _done(self) -> None:
+        self.times.count += 1
+        self.times.seconds += monotonic() - self._begun
         self._running, self._telling = False, True
         self._safe = max(self._safe, self._covers)
         while self._waiting and self._waiting[0][0] <= self._safe:

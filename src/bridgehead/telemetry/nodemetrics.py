@@ -68,6 +68,8 @@ NODE: Final[tuple[Family[NodeView], ...]] = (
         "counter", "storage_refused_messages", "Messages without room on the disk whose publisher was told.",
         lambda view: None if view.space is None else view.space.refused,
     ),
+    Family("counter", "storage_syncs", "Syncs to the disk.", lambda view: view.storage().get("syncs")),
+    Family("counter", "storage_sync_seconds", "What they have taken.", lambda view: view.storage().get("syncSeconds")),
     Family("counter", "storage_lost_messages", "Messages lost by damage.", lambda view: view.storage().get("lostRows", 0)),
     Family(
         "gauge", "pipeline_state", "1 for the state that Spark's driver is in.",
