@@ -57,9 +57,9 @@ class Twin:
             names = column.dictionary.to_pylist()
             if alike and len(names) == 1:
                 return k.ONE, [*texts(names)]
-            if len(names) <= k.MOST_FEW:
-                return k.FEW, [number(len(names)), *texts(names), bytes(at or 0 for at in column.indices.to_pylist())]
-            return k.PLAIN, [*texts([row or "" for row in rows])]
+            said, places = [number(len(names)), *texts(names)], [at or 0 for at in column.indices.to_pylist()]
+            few = len(names) <= k.MOST_FEW
+            return (k.FEW, [*said, bytes(places)]) if few else (k.PLAIN, [*said, np.array(places, np.int32).tobytes()])
         if pa.types.is_list(kind):
             lists = [row or [] for row in rows]
             if alike and not lists[0]:
@@ -150,6 +150,21 @@ def test_labels_come_back_however_many_there_are(distinct: int) -> None:
     again = lean.unpack(memoryview(b"".join(lean.pack(batch))))
     assert again.column("client_id").type == batch.column("client_id").type
     assert again.column("client_id").to_pylist() == names
+    assert sum(map(len, lean.pack(batch))) < 1000 * 4 + distinct * 20 + 100, "each name is written once"
+    if distinct > 1:
+        twin = Twin(batch)
+        assert bytes(lean.pack(batch)[1]) == twin.body
+
+
+def test_long_labels_of_many_rows_are_said_once_however_long_all_of_them_would_be() -> None:
+    rows = 40_000
+    names = pa.array([f"{number:05}" + "x" * 65_530 for number in range(300)])
+    labels = pa.DictionaryArray.from_arrays(pa.array(np.arange(rows, dtype=np.int32) % 300), names)
+    batch = pa.RecordBatch.from_arrays(
+        [labels if field.name == "client_id" else pa.nulls(rows, field.type) for field in STORED], schema=STORED)
+    packed = b"".join(lean.pack(batch))
+    assert len(packed) < 300 * 65_600 + 4 * rows
+    assert lean.unpack(memoryview(packed)).column("client_id").equals(labels)
 
 
 def test_what_all_rows_say_takes_no_room_in_every_row() -> None:

@@ -183,13 +183,13 @@ class Service(flight.FlightServerBase):  # type: ignore[misc]
         with Refusals():
             told = unpack(descriptor.command)
             if "app" in told and self._submissions is not None:
-                staged = Staged.of([chunk.data for chunk in reader])
+                staged = Staged.of([_as_it_says(chunk.data) for chunk in reader])
                 must_be_messages(staged.batches)
                 self._on_loop(self._submissions.stage(told, staged))
                 return
             if reader.schema != OUTBOX:
                 raise RefusedError("a part has the outbox's schema")
-            chunks = [(chunk.app_metadata.to_pybytes().decode(), chunk.data) for chunk in reader]
+            chunks = [(chunk.app_metadata.to_pybytes().decode(), _as_it_says(chunk.data)) for chunk in reader]
             self._on_loop(self._stage(told, Staged.of([rows for _, rows in chunks], [route for route, _ in chunks])))
 
     def _again(self, asked: dict[str, Any]) -> Iterator[Batch]:
@@ -338,6 +338,15 @@ def _cut(first: int, batch: Batch) -> Iterator[tuple[int, Batch]]:
 
 
 _SCHEMAS: Final = {Form.MESSAGES: MESSAGE, Form.ROUTED: ROUTED, Form.CLIENTS: ROUTED_CLIENTS}
+
+
+def _as_it_says(rows: Batch) -> Batch:
+    """Arrow takes what it is sent as it is, and whoever stores it believes where its texts end."""
+    try:
+        rows.validate()
+    except pa.ArrowInvalid as error:
+        raise RefusedError(f"rows that are not what they say: {error}") from None
+    return rows
 
 
 def _routed_rows(first: int, batch: Batch, schema: pa.Schema = ROUTED) -> tuple[Batch, bytes]:

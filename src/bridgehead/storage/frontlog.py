@@ -91,6 +91,8 @@ class FrontLog:
     def read(self, kept: Kept) -> bytes:
         """A batch that was written since its file was last begun."""
         data, size = b"", sum(kept.sizes)
+        if not self._files:
+            raise OSError(errno.EBADF, "the front log is closed")
         while len(data) < size:
             more = os.pread(self._files[kept.file], size - len(data), kept.position + len(data))
             if not more:

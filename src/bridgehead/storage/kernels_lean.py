@@ -14,11 +14,12 @@ from bridgehead.columns.kernels_jit import copy_bytes, kernel, peek_i32, peek_i6
 # What a column holds, as far as it matters here.
 INT32, INT64, FLAG, TEXT, LABEL, LIST = range(6)
 
-# How it is written; beside one of them, HOLES: some rows are null, and a bit for each row says which are not.
+# How it is written (FEW: labels, in one byte a row); beside one of them, HOLES: some rows are null, and a bit for each row says
+# which are not.
 PLAIN, NULL, SAME, EMPTY, FEW, ONE = range(6)
 HOLES = 0x10
 
-MOST_FEW = 256   # distinct labels that are worth a list of their own: an index takes one byte
+MOST_FEW = 256   # distinct labels of which one byte says which
 
 # Places in Arrow's description of an array, in numbers of 8 bytes.
 _ROWS, _NULLS, _OFFSET, _BUFFERS, _CHILDREN, _DICTIONARY = 0, 1, 2, 5, 6, 7
@@ -156,9 +157,6 @@ def _size(column: int, kind: int, code: int, rows: int) -> int:
         return 0
     if code == SAME:
         return 8
-    if code == FEW:
-        names = peek_i64(column + 8 * _DICTIONARY)
-        return size + 8 + _texts_size(_ends(names), peek_i64(names + 8 * _ROWS)) + _up(rows)
     if code == ONE:
         return _one_size(column, kind)
     if kind in (INT32, INT64):
@@ -168,7 +166,9 @@ def _size(column: int, kind: int, code: int, rows: int) -> int:
     if kind == TEXT:
         return size + _texts_size(_ends(column), rows)
     if kind == LABEL:
-        return size + _up(4 * (rows + 1)) + _up(_spelled_bytes(column, rows))
+        names = peek_i64(column + 8 * _DICTIONARY)
+        each = 1 if code == FEW else 4
+        return size + 8 + _texts_size(_ends(names), peek_i64(names + 8 * _ROWS)) + _up(each * rows)
     first, last = _list_bounds(column, rows)
     size += _up(4 * (rows + 1))
     for part in range(2):
@@ -190,16 +190,6 @@ def _texts_size(ends: int, rows: int) -> int:
     return _up(4 * (rows + 1)) + _up(peek_i32(ends + 4 * rows) - peek_i32(ends))
 
 
-@kernel
-def _spelled_bytes(column: int, rows: int) -> int:
-    """What the names of the rows take if each is spelled out."""
-    ends, size = _ends(peek_i64(column + 8 * _DICTIONARY)), 0
-    for i in range(rows):
-        which = _index(column, i)
-        size += _length(ends, which) if which >= 0 else 0
-    return size
-
-
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
@@ -214,14 +204,6 @@ def _put(column: int, kind: int, code: int, rows: int, out: NDArray[np.uint8], a
         return at
     if code == SAME:
         return _put_number(out, at, _number(column, kind))
-    if code == FEW:
-        names = peek_i64(column + 8 * _DICTIONARY)
-        few = peek_i64(names + 8 * _ROWS)
-        at = _put_texts(out, _put_number(out, at, few), _ends(names), _buffer(names, 2), few)
-        _clear_end(out, at, rows)
-        for i in range(rows):
-            out[at + i] = max(_index(column, i), 0)
-        return at + _up(rows)
     if code == ONE:
         return _put_one(column, kind, out, at)
     if kind in (INT32, INT64):
@@ -232,7 +214,7 @@ def _put(column: int, kind: int, code: int, rows: int, out: NDArray[np.uint8], a
     if kind == TEXT:
         return _put_texts(out, at, _ends(column), _buffer(column, 2), rows)
     if kind == LABEL:
-        return _put_spelled(column, rows, out, at)
+        return _put_labels(column, code, rows, out, at)
     first, last = _list_bounds(column, rows)
     at = _put_ends(out, at, _ends(column), rows)
     for part in range(2):
@@ -276,22 +258,21 @@ def _put_ends(out: NDArray[np.uint8], at: int, ends: int, rows: int) -> int:
 
 
 @kernel
-def _put_spelled(column: int, rows: int, out: NDArray[np.uint8], at: int) -> int:
+def _put_labels(column: int, code: int, rows: int, out: NDArray[np.uint8], at: int) -> int:
+    """The names, and which of them each row has, in one byte or in four."""
     names = peek_i64(column + 8 * _DICTIONARY)
-    ends, data = _ends(names), _buffer(names, 2)
-    _clear_end(out, at, 4 * (rows + 1))
-    numbers = out[at : at + 4 * (rows + 1)].view(np.int32)
-    text = at + _up(4 * (rows + 1))
-    size = _spelled_bytes(column, rows)
-    _clear_end(out, text, size)
-    numbers[0] = 0
+    count = peek_i64(names + 8 * _ROWS)
+    at = _put_texts(out, _put_number(out, at, count), _ends(names), _buffer(names, 2), count)
+    each = 1 if code == FEW else 4
+    _clear_end(out, at, each * rows)
+    numbers = out[at : at + 4 * rows].view(np.int32) if code == PLAIN else out[at:at].view(np.int32)
     for i in range(rows):
-        which = _index(column, i)
-        length = _length(ends, which) if which >= 0 else 0
-        numbers[i + 1] = numbers[i] + length
-        if length:
-            copy_bytes(out.ctypes.data + text + numbers[i], data + peek_i32(ends + 4 * which), length)
-    return text + _up(size)
+        which = max(_index(column, i), 0)
+        if code == FEW:
+            out[at + i] = which
+        else:
+            numbers[i] = which
+    return at + _up(each * rows)
 
 
 @kernel

@@ -137,17 +137,12 @@ class _Parts:
             return pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), _no_elements(form), type=form)
         if code == k.SAME:
             return _same(self._number(), kind, form, rows)
-        if code == k.FEW:
-            names = self._texts(pa.string(), self._number())
-            places = np.frombuffer(self._take(rows), np.uint8).astype(np.int32)
-            indices = pa.Array.from_buffers(pa.int32(), rows, [there, pa.py_buffer(places)])
-            return pa.DictionaryArray.from_arrays(indices, names)
         if code == k.ONE:
             return self._one(kind, form)
         if kind == k.TEXT:
             return self._texts(form, rows, there)
         if kind == k.LABEL:
-            return self._texts(pa.string(), rows, there).dictionary_encode()
+            return self._labels(code, there)
         if kind == k.LIST:
             ends = self._take(4 * (rows + 1))
             pairs = self._pairs(int(np.frombuffer(ends, np.int32)[rows]))
@@ -165,6 +160,14 @@ class _Parts:
         if kind == k.LABEL:
             return constant_label(self._texts(pa.string(), 1)[0].as_py(), self._rows)
         return pa.repeat(self._texts(form, 1)[0], self._rows)
+
+    def _labels(self, code: int, there: pa.Buffer | None) -> pa.DictionaryArray:
+        names = self._texts(pa.string(), self._number())
+        if code == k.FEW:
+            places = pa.py_buffer(np.frombuffer(self._take(self._rows), np.uint8).astype(np.int32))
+        else:
+            places = self._take(4 * self._rows)
+        return pa.DictionaryArray.from_arrays(pa.Array.from_buffers(pa.int32(), self._rows, [there, places]), names)
 
     def _pairs(self, rows: int) -> pa.StructArray:
         return pa.StructArray.from_arrays([self._texts(pa.string(), rows) for _ in range(2)], fields=list(USER_PROPERTY))

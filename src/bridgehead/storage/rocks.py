@@ -164,6 +164,8 @@ class RocksEngine:
         self._syncing.hurry()
 
     def _failed(self, error: BaseException) -> None:
+        if self._broken:
+            return  # somebody has been told already
         log.critical("storage failed, nothing is acknowledged from now on: %s", error)
         self._syncing.stop()
         self._closed = self._broken = True

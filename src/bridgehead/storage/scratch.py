@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-SCRATCH_BYTES: Final = 4 << 20
+SCRATCH_BYTES: Final = 16 << 20
 """What one write needs at most, but for a few: those get memory of their own."""
 _APART: Final = 64
 

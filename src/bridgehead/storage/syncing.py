@@ -129,12 +129,21 @@ class Syncing:
         self.times.seconds += monotonic() - self._begun
         self._running, self._telling = False, True
         self._safe = max(self._safe, self._covers)
-        while self._waiting and self._waiting[0][0] <= self._safe:
-            self._waiting.popleft()[1]()
-        between, self._between = self._between, []
-        for callback in between:
-            callback()
-        self._telling = False
+        between, self._between = deque(self._between), []
+        try:
+            while self._waiting and self._waiting[0][0] <= self._safe:
+                self._waiting.popleft()[1]()
+            while between:
+                between.popleft()()
+        finally:  # a fault of one of them keeps nobody else waiting
+            for left in between:
+                asyncio.get_running_loop().call_soon(left)
+            self._telling = False
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._closed:
+            return
         if self._waiting:
             self._begin()
             self.hurry()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import pytest_asyncio
 from pyarrow import flight
@@ -18,7 +20,7 @@ from bridgehead.pipeline.client import NodeClient
 from bridgehead.pipeline.entrance import Entrance
 from bridgehead.pipeline.protocol import MAX_BATCH_BYTES, MAX_BATCH_ROWS, ROUTED
 from bridgehead.pipeline.rules import RouteRules, apply
-from bridgehead.pipeline.service import bounded
+from bridgehead.pipeline.service import _as_it_says, bounded
 from bridgehead.pipeline.task import Stager
 from bridgehead.storage.journal import SHARED
 from spark.host import Host, stored_rows
@@ -150,6 +152,17 @@ async def test_calls_that_make_no_sense_are_refused_and_the_service_lives_on(hos
         assert client.begin(SHARED)[1] == 0
 
     await asyncio.to_thread(call)
+
+
+def test_rows_whose_texts_end_behind_their_bytes_are_refused_before_anybody_stores_them() -> None:
+    columns = [pa.array([bytes(1234)], field.type) if field.name == "payload" else pa.nulls(1, field.type) for field in OUTBOX]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, OUTBOX) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=OUTBOX))
+    right, wrong = (np.array([0, end], np.int32).tobytes() for end in (1234, 4321))
+    rows = pa.ipc.open_stream(sink.getvalue().to_pybytes().replace(right, wrong, 1)).read_next_batch()
+    with pytest.raises(RefusedError, match="not what they say"):
+        _as_it_says(rows)
 
 
 async def test_the_latest_offset_waits_for_the_first_row(host: Host, client: NodeClient) -> None:

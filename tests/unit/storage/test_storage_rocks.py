@@ -255,6 +255,19 @@ def test_damage_that_happens_while_we_run_ends_everything_and_is_never_read(engi
         engine.write(Changes(notes=[(SHELF, 1, 1)]))
 
 
+def test_a_failure_is_told_once_and_what_is_asked_for_behind_it_is_refused_in_words(tmp_path: Path) -> None:
+    engine = RocksEngine(tmp_path / "store")
+    engine.write(Changes(puts=[(SHELF, 4, outbox_rows(*numbered(0, 3)))]))
+    engine._cache.clear()
+    failed: list[BaseException] = []
+    engine.on_failure = failed.append
+    engine._failed(OSError("the disk is gone"))
+    engine.close()
+    with pytest.raises(StorageError, match="the front log is closed"):
+        engine.read(SHELF, 4)
+    assert len(failed) == 1
+
+
 def test_the_cache_is_bounded_by_what_batches_take_in_ram_and_not_on_the_disk(engine: RocksEngine) -> None:
     batch = outbox_rows({"payload": bytes(8 << 20)})
     for number in range(10):

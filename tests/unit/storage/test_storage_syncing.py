@@ -96,6 +96,29 @@ async def test_the_next_sync_begins_when_all_have_written_who_waited_for_the_las
     assert (safe, disk.syncs) == ([0, 1, 2], 2)
 
 
+async def test_a_fault_of_one_who_is_told_keeps_nobody_else_waiting(disk: Disk, syncs: Syncing) -> None:
+    told: list[str] = []
+    done = asyncio.Event()
+
+    def fault() -> None:
+        raise ZeroDivisionError
+
+    syncs.wrote()
+    syncs.when_safe(fault)
+    syncs.when_safe(lambda: told.append("covered"))
+    syncs.hurry()
+    syncs.between(lambda: told.append("between"))
+    syncs.wrote()
+    syncs.when_safe(done.set)
+    disk.end()
+    with pytest.raises(ZeroDivisionError):
+        syncs._ended()
+    assert disk.syncs == 2, "the next one has begun"
+    disk.end()
+    await done.wait()
+    assert sorted(told) == ["between", "covered"]
+
+
 async def test_what_is_written_while_a_sync_runs_is_covered_by_the_next(disk: Disk, syncs: Syncing) -> None:
     told: list[int] = []
     syncs.wrote()
