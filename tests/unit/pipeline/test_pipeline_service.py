@@ -155,11 +155,12 @@ async def test_calls_that_make_no_sense_are_refused_and_the_service_lives_on(hos
 
 
 def test_rows_whose_texts_end_behind_their_bytes_are_refused_before_anybody_stores_them() -> None:
-    columns = [pa.array([bytes(1234)], field.type) if field.name == "payload" else pa.nulls(1, field.type) for field in OUTBOX]
+    payloads = pa.array([b"ten  bytes", b"and 8.."], pa.binary())
+    columns = [payloads if field.name == "payload" else pa.nulls(2, field.type) for field in OUTBOX]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, OUTBOX) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=OUTBOX))
-    right, wrong = (np.array([0, end], np.int32).tobytes() for end in (1234, 4321))
+    right, wrong = (np.array([0, 10, end], np.int32).tobytes() for end in (17, 4000))
     rows = pa.ipc.open_stream(sink.getvalue().to_pybytes().replace(right, wrong, 1)).read_next_batch()
     with pytest.raises(RefusedError, match="not what they say"):
         _as_it_says(rows)
