@@ -10,6 +10,7 @@ from benchmarks.page import doubt, faults, markdown
 SYNCED = {"inline": "inline-synced", "spark": "spark-synced"}   # the same in file-native mode
 DEMANDED = 0.7                                                  # of the rate in memory
 JUDGED_QOS = 1
+AT_ONCE = 0.95                                                  # of all windows in one sync: then all wait for it together
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,15 @@ class Pair:
         return self.memory.connections * self.memory.window / self.memory.per_second * 1000
 
     @property
-    def most(self) -> float:
-        """The ratio if nothing were added to what is done in memory but one sync for a window of every connection."""
-        return self.window_ms / (self.window_ms + (self.synced.sync_ms or 0.0))
+    def most(self) -> float | None:
+        """The ratio if nothing were added to what is done in memory but one sync for a window of every connection.
+
+        None: a sync does not cover all of them, so that some go on while others wait.
+        """
+        synced = self.synced
+        if not synced.syncs or synced.arrived < AT_ONCE * synced.syncs * synced.connections * synced.window:
+            return None
+        return self.window_ms / (self.window_ms + (synced.sync_ms or 0.0))
 
 
 def pairs(found: Iterable[Result]) -> list[Pair]:
@@ -68,7 +75,7 @@ def results(found: list[Result], tools: list[Result]) -> list[str]:
     return [
         *doubt(found), verdict(made), table(made),
         "What the windows take in memory, what a sync took in the node under this load (on average, until the node had heard "
-        "of its end), and the ratio if one such sync for a window of every connection were all that is added:",
+        "of its end), and the ratio if that were all that is added, where a sync covers the windows of all connections:",
         window_table(made, tools), *faults([*tools, *found]),
     ]
 
@@ -116,8 +123,8 @@ def window_table(made: list[Pair], tools: list[Result]) -> str:
         job, synced = pair.memory.job, pair.synced
         if job in alone and pair.bound is not None and pair.memory.arrived and synced.sync_ms is not None:
             rows.append([NAMES[pair.system], f"{job.connections} × {job.window:,}", f"{pair.window_ms:.2f}",
-                         f"{synced.sync_ms:.2f}", f"{synced.arrived / synced.syncs:,.0f}", f"{pair.most:.2f}",
-                         f"{alone[job]:,.0f}"])
+                         f"{synced.sync_ms:.2f}", f"{synced.arrived / synced.syncs:,.0f}",
+                         "–" if pair.most is None else f"{pair.most:.2f}", f"{alone[job]:,.0f}"])
     return markdown(rows)
 
 

@@ -10,7 +10,8 @@ from benchmarks.measure import Result
 from benchmarks.synced_page import pairs, results, table, verdict, window_table
 
 MEMORY = Result("inline", 1, 0, 1, 400, "telemetry", arrived=1, per_second=400_000.0, seconds=1.0, cpu_per_million=2.0)
-SYNCED = replace(MEMORY, system="inline-synced", per_second=200_000.0, cpu_per_million=4.0, syncs=10, sync_ms=0.25)
+SYNCED = replace(
+    MEMORY, system="inline-synced", per_second=200_000.0, cpu_per_million=4.0, arrived=4000, syncs=10, sync_ms=0.25)
 
 
 def rows(text: str) -> list[list[str]]:
@@ -69,7 +70,13 @@ def test_a_window_that_waits_for_a_sync_bounds_the_ratio_whatever_storing_costs(
     (pair,) = pairs([MEMORY, SYNCED])
     assert pair.window_ms == 1.0
     assert pair.most == 0.8
-    (four,) = pairs([replace(MEMORY, connections=4), replace(SYNCED, connections=4, arrived=4000)])
+    (four,) = pairs([replace(MEMORY, connections=4), replace(SYNCED, connections=4, arrived=16_000)])
     assert four.most == pytest.approx(4 / 4.25)   # one sync for the windows of all
     alone = replace(MEMORY, system="direct", connections=4, per_second=800_000.0)
-    assert rows(window_table([four], [alone])) == [["Bridgehead inline", "4 × 400", "4.00", "0.25", "400", "0.94", "800,000"]]
+    assert rows(window_table([four], [alone])) == [["Bridgehead inline", "4 × 400", "4.00", "0.25", "1,600", "0.94", "800,000"]]
+
+
+def test_where_some_go_on_while_others_wait_for_a_sync_there_is_no_such_bound() -> None:
+    (pair,) = pairs([MEMORY, replace(SYNCED, syncs=20)])
+    assert pair.most is None
+    assert rows(window_table([pair], [replace(MEMORY, system="direct")]))[0][-2] == "–"
