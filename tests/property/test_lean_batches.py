@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from bridgehead.columns.schema import DEAD, OUTBOX, STORED, WIRE
 from bridgehead.storage import kernels_lean as k
 from bridgehead.storage import lean
+from bridgehead.storage.scratch import Scratch
 
 NOISE = Random(1).randbytes(2000)
 TEXTS = st.sampled_from(["", "a", "b/c", "träume"])
@@ -165,6 +166,16 @@ def test_long_labels_of_many_rows_are_said_once_however_long_all_of_them_would_b
     packed = b"".join(lean.pack(batch))
     assert len(packed) < 300 * 65_600 + 4 * rows
     assert lean.unpack(memoryview(packed)).column("client_id").equals(labels)
+
+
+def test_no_batch_makes_the_kernels_compile_again() -> None:
+    """A kernel that meets an argument type for the first time would hold up traffic for seconds."""
+    lean.warm()
+    batch = pa.RecordBatch.from_pylist([{"payload": b"p", "client_id": name} for name in "abc"], schema=STORED)
+    for each in (batch, batch.slice(1), pa.ipc.read_record_batch(pa.RecordBatch.from_pylist([{}], OUTBOX).serialize(), OUTBOX)):
+        lean.pack(each, Scratch(10).take)
+        lean.pack(each, Scratch().take)
+    assert (len(k.measure.signatures), len(k.write.signatures)) == (1, 1)  # type: ignore[attr-defined]
 
 
 def test_what_all_rows_say_takes_no_room_in_every_row() -> None:
