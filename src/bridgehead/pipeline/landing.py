@@ -58,7 +58,7 @@ class Landing:
         safe = self._safe_in(log, end) if log.name in self._transformed else _safe_out(self._outboxes, outputs)
         self._land(changes, log.name, log.consume(changes, end), safe, outputs)
         self._engine.write(changes)
-        self._engine.hurry_sync()  # the next batch waits for it
+        self._engine.hurry_sync()  # no row leaves its outbox before it is over
         for outbox in {output.route: self._outboxes[output.route] for output in outputs if output.reason}.values():
             outbox.dead.taken()
         self.on_commit(log.name)
