@@ -13,6 +13,13 @@ class SlowEngine(MemoryEngine):
     def __init__(self) -> None:
         super().__init__()
         self.waiting: list[Callable[[], None]] = []
+        self.unhurried: list[Callable[[], None]] | None = None  # who has time until a sync runs, if the test collects them
+
+    def while_syncing(self, callback: Callable[[], None]) -> None:
+        if self.unhurried is None:
+            callback()
+        else:
+            self.unhurried.append(callback)
 
     def when_synced(self, callback: Callable[[], None]) -> None:
         self.waiting.append(callback)

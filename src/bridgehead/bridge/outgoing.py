@@ -19,13 +19,13 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridgehead.bridge.acklatency import AckLatency
 from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.bridge.forwarder import Forwarder, Lane
+from bridgehead.bridge.lateacks import Acks, LateAcks, can_wait
 from bridgehead.bridge.pace import Pace
 from bridgehead.bridge.watchdog import Work
 from bridgehead.clock import monotonic, now_us
@@ -80,6 +80,7 @@ class Outgoing:
         self.echoes: EchoWindow | None = None  # where the remote may send back what we send
         self._sender = Sender(version, WINDOW, last_id=LAST_ID)
         self._departures = Departures(engine.when_synced, self.wake)
+        self._late = LateAcks(engine, self._acked_late)
         self.ack_latency = AckLatency(LAST_ID)
         self._record: PacketIds | None = None
         self._link: Link | None = None
@@ -171,6 +172,7 @@ class Outgoing:
         """The connection is gone: what the kernel did not take goes back; tier 2 fills while we are away."""
         if self._link is None:
             return
+        self._late.work_off()
         self._link = None
         if self._silent is not None:
             self._silent.set()
@@ -185,6 +187,7 @@ class Outgoing:
 
     async def fall_silent(self, patience: float) -> None:
         """Send nothing new, and wait so long for what is in flight: what is acknowledged now does not come twice."""
+        self._late.work_off()
         self._silent = asyncio.Event()
         if self.in_flight and self._link is not None:
             with contextlib.suppress(TimeoutError):
@@ -399,9 +402,26 @@ class Outgoing:
         forwarder.give_back(rest)
         return polled if polled.rows else None
 
-    def acked(self, acks: npt.NDArray[np.int64]) -> None:
+    def acked(self, acks: Acks) -> None:
+        now = self._clock()
+        if can_wait(acks) and self._silent is None and 2 * self._sender.room >= self._sender.flow.window:
+            self._late.put(acks, now)
+        else:
+            self._late.work_off()
+            self._acked(acks, now)
+
+    def _acked_late(self, acks: Acks, now: float) -> None:
+        """A fault here ends the connection as one in the middle of a read does: on the next one it is seen what is owed."""
+        try:
+            self._acked(acks, now)
+        except Exception:
+            if self._link is not None:
+                self._link.abort()
+            raise
+
+    def _acked(self, acks: Acks, now: float) -> None:
         answered = self._sender.answered(acks)
-        self.ack_latency.acknowledged(answered.freed, self._clock())
+        self.ack_latency.acknowledged(answered.freed, now)
         if answered.finished:
             self._fresh = False
         self._finish(answered.finished)

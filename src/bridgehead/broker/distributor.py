@@ -182,14 +182,15 @@ def single_client(name: str, rows: int) -> pa.DictionaryArray:
 
 def clients_of(conns: npt.NDArray[np.int64], name_of: Callable[[int], str]) -> pa.DictionaryArray:
     """The client column of rows by the connection each came on."""
-    first = int(conns[0])
-    if (conns == first).all():
-        return single_client(name_of(first), len(conns))
+    others = np.flatnonzero(conns[1:] != conns[:-1]) + 1  # where the rows of another one begin
+    if not len(others):
+        return single_client(name_of(int(conns[0])), len(conns))
     if len(conns) <= SHORT:
         # sorting costs more than a look at each row of a short turn
         numbers = {conn: i for i, conn in enumerate(dict.fromkeys(conns.tolist()))}
         indices = pa.array([numbers[conn] for conn in conns.tolist()], pa.int32())
         return pa.DictionaryArray.from_arrays(indices, pa.array([name_of(conn) for conn in numbers], pa.string()))
-    distinct, which = np.unique(conns, return_inverse=True)
-    names = pa.array([name_of(int(conn)) for conn in distinct], pa.string())
-    return pa.DictionaryArray.from_arrays(pa.array(which.astype(np.int32)), names)
+    begins = np.concatenate(([0], others))
+    distinct, which = np.unique(conns[begins], return_inverse=True)
+    indices = pa.array(np.repeat(which.astype(np.int32), np.diff(begins, append=len(conns))))
+    return pa.DictionaryArray.from_arrays(indices, pa.array([name_of(int(conn)) for conn in distinct], pa.string()))

@@ -18,6 +18,10 @@ INTAKE_BYTES: Final = 32 * 1024 * 1024
 ENOUGH_BYTES: Final = 256 * 1024
 """A batch of this size costs no less per message if it grows: it is worked on while the sync runs."""
 
+LOOKS: Final = 8
+"""How often the sockets are looked at again before a turn ends, as long as each look brings more: the first packets of a burst
+wake the loop, the others are on their way. A turn costs about the same for 100 messages as for 1,000."""
+
 
 class Source(Protocol):
     """Who sent a run, and is owed its acknowledgements."""
@@ -56,6 +60,9 @@ class Gathering(Generic[S]):
         self._runs: list[tuple[S, bytes]] = []
         self._ids_changed = False
         self._turn_due = False
+        self._looks = 0  # at the sockets, in this turn
+        self._seen = 0  # bytes that had come by the last look
+        self._asking = False  # whether a sync runs
 
     def received(self, source: S, replies: bytes, *, ids_changed: bool = False) -> None:
         """A run of this source is in the intake; ``replies`` are due when it is safe, and so are changes of QoS 2 ids."""
@@ -72,10 +79,28 @@ class Gathering(Generic[S]):
         if self.intake.bytes_used > ENOUGH_BYTES:
             self._turn_over()
         else:
-            self._engine.between_syncs(self._turn_over)
+            self._asking = True
+            self._engine.between_syncs(self._look)
+            self._asking = False
+
+    def _look(self) -> None:
+        """No sync runs: the turn ends if nothing has come since the last look.
+
+        Where a sync has just ended the looks begin anew, behind what it has made safe: that is sent first.
+        """
+        used = self.intake.bytes_used
+        if not self._asking:
+            self._looks = self._seen = 0
+            asyncio.get_running_loop().call_soon(self._turn)
+        elif used > self._seen and self._looks < LOOKS:
+            self._seen, self._looks = used, self._looks + 1
+            asyncio.get_running_loop().call_soon(self._turn)
+        else:
+            self._turn_over()
 
     def _turn_over(self) -> None:
         self._turn_due = False
+        self._looks = self._seen = 0
         self.flush()
 
     def flush(self) -> None:

@@ -77,6 +77,9 @@ class Engine(Protocol):
     def between_syncs(self, callback: Callable[[], None]) -> None:
         """Call back when no sync runs: now, or when the running one has ended, before another one begins."""
 
+    def while_syncing(self, callback: Callable[[], None]) -> None:
+        """Call back when the loop has time: while a sync runs, or in a moment if none does. For what nobody waits for."""
+
     def hurry_sync(self) -> None:
         """Do not wait for the end of this turn of the loop: what others still write in it is for the next sync."""
 

@@ -45,6 +45,9 @@ class MemoryEngine:
     def between_syncs(self, callback: Callable[[], None]) -> None:
         callback()
 
+    def while_syncing(self, callback: Callable[[], None]) -> None:
+        callback()
+
     def hurry_sync(self) -> None:
         """There is none."""
 

@@ -156,6 +156,12 @@ class RocksEngine:
     def between_syncs(self, callback: Callable[[], None]) -> None:
         self._syncing.between(callback)
 
+    def while_syncing(self, callback: Callable[[], None]) -> None:
+        if self._sync:
+            self._syncing.during(callback)
+        else:
+            callback()
+
     @property
     def sync_times(self) -> SyncTimes:
         return self._syncing.times

@@ -17,6 +17,9 @@ from bridgehead.clock import monotonic
 REST: Final = 0.05
 """Seconds after a sync in which nothing must have been written."""
 
+PATIENCE: Final = 0.001
+"""Seconds that work which nobody waits for waits for a sync."""
+
 
 class Disk(Protocol):
     """Makes everything written so far safe: ``flushed`` is readable when what was begun can be ended."""
@@ -57,6 +60,8 @@ class Syncing:
         self._covers = 0  # how many will be when the running sync has ended
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()  # (how many writes must be safe, whom to tell)
         self._between: list[Callable[[], None]] = []  # whom to tell when the running sync has ended
+        self._during: list[Callable[[], None]] = []  # whom to tell when a sync runs
+        self._patience: asyncio.TimerHandle | None = None  # of those
         self.times = SyncTimes()
         self._begun = 0.0  # when the last one has begun
         self._running = False  # a sync is under way, or due
@@ -86,6 +91,23 @@ class Syncing:
         else:
             callback()
 
+    def during(self, callback: Callable[[], None]) -> None:
+        """Call back while a sync runs and the loop has time: now, when the next one has begun, or in a moment if none does."""
+        if self._running and self._due is None:
+            callback()
+            return
+        self._during.append(callback)
+        if self._patience is None and not self._closed:
+            self._patience = asyncio.get_running_loop().call_later(PATIENCE, self._use_the_time)
+
+    def _use_the_time(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+        during, self._during = self._during, []
+        for each in during:  # not from here: whoever has begun a sync is not done yet
+            asyncio.get_running_loop().call_soon(each)
+
     def hurry(self) -> None:
         """Begin the sync that is due, if one is: whoever has the most to write in this turn of the loop has written it."""
         if self._due is not None and not self._telling:
@@ -113,6 +135,8 @@ class Syncing:
             self._disk.begin_flush()
         except Exception as error:
             self._fail(error)
+        else:
+            self._use_the_time()
 
     def _ended(self) -> None:
         try:
@@ -165,8 +189,10 @@ class Syncing:
         self._closed = True
         self._waiting.clear()
         self._between.clear()
-        if self._resting is not None:
-            self._resting.cancel()
+        self._during.clear()
+        for timer in (self._resting, self._patience):
+            if timer is not None:
+                timer.cancel()
 
     def close(self) -> None:
         """Stop, and listen no more: nobody will ask when a sync that is under way has ended."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -145,9 +146,53 @@ async def test_what_comes_while_a_sync_runs_is_one_batch_when_it_has_ended() -> 
     await turn()
     assert desk.batches == []
     desk.keeper.sync()
+    await turn()
     assert desk.batches == [(2, 2)]
     desk.keeper.sync()
     assert (one.replies, two.replies) == (b"\x40\x02\x00\x01", b"\x40\x02\x00\x02")
+
+
+async def test_a_turn_ends_when_a_look_at_the_sockets_brings_nothing_more() -> None:
+    desk = Desk()
+    one = Sender(desk.gathering, 1)
+    one.send(Publish("a", b"", 1, packet_id=1))
+    await asyncio.sleep(0)
+    one.send(Publish("a", b"", 1, packet_id=2))
+    await asyncio.sleep(0)
+    assert desk.batches == [], "there may be more"
+    await asyncio.sleep(0)
+    assert desk.batches == [(2, 2)]
+    await turn()
+    assert desk.batches == [(2, 2)]
+
+
+async def test_a_turn_ends_after_a_few_looks_however_much_each_of_them_brings() -> None:
+    desk = Desk()
+    one = Sender(desk.gathering, 1)
+    sent = 0
+    while not desk.batches:
+        sent += 1
+        one.send(Publish("a", b"", 1, packet_id=sent))
+        await asyncio.sleep(0)
+        assert sent < 100
+    assert desk.batches == [(module.LOOKS + 1, module.LOOKS + 1)]
+    one.send(Publish("a", b"", 1, packet_id=sent + 1))
+    await turn()
+    assert len(desk.batches) == 2, "the next turn has looks of its own"
+
+
+async def test_what_comes_when_a_sync_has_just_ended_is_part_of_the_turn_that_waited_for_it() -> None:
+    desk = Desk()
+    one = Sender(desk.gathering, 1)
+    desk.keeper.syncing = True
+    one.send(Publish("a", b"", 1, packet_id=1))
+    await turn()
+    assert len(desk.keeper.between) == 1
+    desk.keeper.sync()
+    await asyncio.sleep(0)  # what the sync has made safe is sent
+    one.send(Publish("a", b"", 1, packet_id=2))
+    await turn()
+    assert desk.batches == [(2, 2)]
 
 
 async def test_what_is_large_enough_is_worked_on_while_a_sync_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,6 +148,14 @@ async def test_callbacks_come_after_the_sync_in_order_and_one_sync_serves_many(e
     assert disk.syncs == 2
 
 
+async def test_without_syncs_there_is_time_for_everything_at_once(tmp_path: Path) -> None:
+    engine = RocksEngine(tmp_path / "unsynced", sync=False)
+    told: list[int] = []
+    engine.while_syncing(lambda: told.append(1))
+    assert told == [1]
+    engine.close()
+
+
 async def test_whoever_waits_between_syncs_comes_after_those_who_are_safe_and_is_part_of_the_next(engine: RocksEngine) -> None:
     disk, told, done = HeldDisk(engine), list[str](), asyncio.Event()
 

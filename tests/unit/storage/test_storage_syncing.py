@@ -119,6 +119,47 @@ async def test_a_fault_of_one_who_is_told_keeps_nobody_else_waiting(disk: Disk, 
     assert sorted(told) == ["between", "covered"]
 
 
+async def test_what_nobody_waits_for_is_done_when_a_sync_has_begun(disk: Disk, syncs: Syncing) -> None:
+    done: list[str] = []
+
+    def fault() -> None:
+        raise ZeroDivisionError
+
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context["exception"]))
+    syncs.during(fault)
+    syncs.during(lambda: done.append("later"))
+    syncs.wrote()
+    syncs.when_safe(lambda: done.append("safe"))
+    assert (done, disk.syncs) == ([], 0)
+    syncs.hurry()
+    assert (done, disk.syncs) == ([], 1), "whoever has begun it is not done yet"
+    await asyncio.sleep(0)
+    assert (done, len(faults)) == (["later"], 1)
+    syncs.during(lambda: done.append("at once"))
+    assert done == ["later", "at once"]
+    disk.end()
+    syncs._ended()
+    assert done == ["later", "at once", "safe"]
+
+
+async def test_what_nobody_waits_for_is_done_in_a_moment_where_nothing_is_synced(disk: Disk, syncs: Syncing) -> None:
+    one, two = asyncio.Event(), asyncio.Event()
+    syncs.during(one.set)
+    await asyncio.wait_for(one.wait(), 30)
+    syncs.during(two.set)
+    await asyncio.wait_for(two.wait(), 30)
+    assert disk.syncs == 0
+
+
+async def test_after_a_failure_nobody_is_told_that_there_is_time(disk: Disk, syncs: Syncing) -> None:
+    told: list[int] = []
+    syncs.during(lambda: told.append(1))
+    syncs.stop()
+    await asyncio.sleep(0.01)
+    assert told == []
+
+
 async def test_what_is_written_while_a_sync_runs_is_covered_by_the_next(disk: Disk, syncs: Syncing) -> None:
     told: list[int] = []
     syncs.wrote()
