@@ -7,6 +7,7 @@ both keep the session's state (packet ids in flight, QoS 2 ids received), which 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass, replace
 from typing import Final
@@ -122,11 +123,15 @@ class Uplink:
     async def stop(self, patience: float = 0.0) -> None:
         """Acknowledge what has come, say goodbye, then end; what the remote has not acknowledged stays where it is.
 
-        A remote that has not answered CONNECT has said nothing that could be acknowledged: then the end is at once.
+        Before CONNECT has left the end is at once. Its answer is waited for: mosquitto 2.0.11 that finds us gone while it
+        answers sends messages of QoS 2 once more that it has released, and then nobody can tell them from new ones.
         """
         self._stopping = True
-        if self._online and patience:
+        if patience:
             await self.outgoing.fall_silent(patience)
+            if self._opened.is_set() and not self._closed.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(_either(self._connack, self._closed), patience)
         if self._online and self._link is not None:
             try:
                 await asyncio.wait_for(self._take_leave(self._link), STOP_WITHIN)

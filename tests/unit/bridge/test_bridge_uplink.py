@@ -142,14 +142,13 @@ async def test_a_stop_does_not_wait_for_a_host_that_does_not_answer(
 @pytest.mark.parametrize(
     "way",
     [
-        Way(),
         Way(tls=Contexts(Trust())),
         Way(websocket=WebSocket("/mqtt", "mqtt")),
         Way(proxy=Proxy("127.0.0.1", 0)),
     ],
-    ids=["CONNACK", "TLS", "WebSocket", "proxy"],
+    ids=["TLS", "WebSocket", "proxy"],
 )
-async def test_a_stop_has_nothing_to_wait_for_before_the_remote_has_answered(remote: Remote, span: Spans, way: Way) -> None:
+async def test_a_stop_has_nothing_to_wait_for_before_connect_has_left(remote: Remote, span: Spans, way: Way) -> None:
     if way.proxy is not None:
         way = replace(way, proxy=replace(way.proxy, port=remote.port))
     bridge = span(way=way)
@@ -159,6 +158,36 @@ async def test_a_stop_has_nothing_to_wait_for_before_the_remote_has_answered(rem
     await asyncio.wait_for(bridge.uplink.stop(patience=60), 1)
     visit.resume()
     assert await visit.hear() == b""
+    assert bridge.uplink.status.state == "stopped"
+
+
+async def test_a_stop_hears_the_answer_to_connect_and_takes_leave_in_order(remote: Remote, span: Spans) -> None:
+    bridge = span()
+    bridge.land(1)
+    visit = await remote.visit()
+    await visit.next(Connect)
+    stopping = asyncio.ensure_future(bridge.uplink.stop(patience=60))
+    assert await visit.silent()
+    assert not stopping.done()
+    visit.send(Connack())
+    assert await visit.next(Disconnect) == Disconnect(), "nothing new is begun"
+    assert await visit.read() is None
+    await stopping
+    assert bridge.outboxes[0].depth == 1
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "silent"])
+async def test_a_stop_waits_for_no_more_than_an_answer_to_connect_and_not_for_ever(
+    remote: Remote, span: Spans, refused: bool
+) -> None:
+    bridge = span()
+    visit = await remote.visit()
+    await visit.next(Connect)
+    stopping = asyncio.ensure_future(bridge.uplink.stop(patience=60 if refused else 0.05))
+    if refused:
+        visit.send(Connack(reason=Reason.NOT_AUTHORIZED))
+    await asyncio.wait_for(stopping, 20)
+    assert await visit.read() is None
     assert bridge.uplink.status.state == "stopped"
 
 
