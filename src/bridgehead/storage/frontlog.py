@@ -22,7 +22,7 @@ from bridgehead.errors import DamageError
 from bridgehead.storage import records
 from bridgehead.storage.diskpath import sync
 from bridgehead.storage.meta import FRONT_KEY
-from bridgehead.storage.records import Change, Held, Kept, Record, Value
+from bridgehead.storage.records import Change, Held, Kept, Record
 from bridgehead.storage.syncthread import SyncThread
 
 FILE_BYTES: Final = 64 << 20
@@ -77,16 +77,15 @@ class FrontLog:
         done = os.pwritev(file, pieces, self._position)
         if done < size:
             _write_all(file, b"".join(pieces)[done:], self._position + done)
-        held = [(key, self._held(value, start)) for (key, value), start in zip(changes, starts, strict=True)]
+        held = [
+            (key, Kept(self._active, self._position + start, tuple(map(len, value))) if isinstance(value, tuple) else value)
+            for (key, value), start in zip(changes, starts, strict=True)
+        ]  # a batch is read again from the log if somebody asks for it: most are gone before that
         self._position += size
         if self._dirty[-1:] != [file]:
             self._dirty.append(file)
         self.written, self._said = number, self.safe
         return size, held
-
-    def _held(self, value: Value | None, start: int) -> Held | None:
-        """A batch is read again from the log if somebody asks for it: most are gone before that."""
-        return Kept(self._active, self._position + start, tuple(map(len, value))) if isinstance(value, tuple) else value
 
     def read(self, kept: Kept) -> bytes:
         """A batch that was written since its file was last begun."""

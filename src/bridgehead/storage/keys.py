@@ -22,6 +22,8 @@ class Kind(Enum):
     NOTE = b"n"
     STATE = b"s"
 
+    __hash__ = object.__hash__  # that of Enum is made of Python, and keys are looked up with it
+
 
 LAST_NUMBER: Final = 2**64 - 1
 

@@ -73,19 +73,29 @@ def pack(life: int, number: int, safe: int, changes: Sequence[Change]) -> tuple[
     A record begins with the random number of its life: what others have left is no part of it, and nobody can send a payload
     that looks like one.
     """
-    pieces: list[bytes | Body] = [b""]
+    pieces: list[bytes | Body] = []
+    small = [b""]  # what stands between two bodies is one piece: each of them costs more than its bytes
     size, starts = 0, []
     for key, value in changes:
-        parts: tuple[bytes | Body, ...] = value if isinstance(value, tuple) else () if value is None else (value,)
-        length = sum(map(len, parts))
-        pieces.append(_SIZES.pack(len(key), _GONE if value is None else length) + key)
-        pieces += parts
-        starts.append(SMALLEST + size + _SIZES.size + len(key))
-        size += _SIZES.size + len(key) + length
-    checksum = crc32(_HEAD.pack(b"", 0, size, number, safe)[_CHECKED_FROM:])
+        size += _SIZES.size + len(key)
+        starts.append(SMALLEST + size)
+        if value is None:
+            small.append(_SIZES.pack(len(key), _GONE) + key)
+        elif isinstance(value, bytes):
+            small.append(_SIZES.pack(len(key), len(value)) + key + value)
+            size += len(value)
+        else:
+            checksum, head, body, end = value
+            length = len(checksum) + len(head) + len(body) + len(end)
+            small.append(_SIZES.pack(len(key), length) + key + checksum + head)
+            pieces += (b"".join(small), body)
+            small = [end]
+            size += length
+    pieces.append(b"".join(small))
+    crc = crc32(_HEAD.pack(b"", 0, size, number, safe)[_CHECKED_FROM:])
     for piece in pieces:
-        checksum = crc32(piece, checksum)
-    pieces[0] = _HEAD.pack(_mark(life), checksum, size, number, safe)
+        crc = crc32(piece, crc)
+    pieces[0] = _HEAD.pack(_mark(life), crc, size, number, safe) + pieces[0]
     if len(pieces) > _PIECES:
         pieces = [b"".join(pieces)]
     return pieces, _HEAD.size + size, starts

@@ -39,14 +39,7 @@ _ROWS = struct.Struct(">I")  # behind a batch and the bits of its holes: rows wi
 
 
 def seal(key: bytes, body: bytes) -> bytes:
-    return _CRC.pack(_checksum(key, body)) + body
-
-
-def _checksum(key: bytes, *body: bytes | lean.Body) -> int:
-    checksum = crc32(key, FORMAT)
-    for part in body:
-        checksum = crc32(part, checksum)
-    return checksum
+    return _CRC.pack(crc32(body, crc32(key, FORMAT))) + body
 
 
 def unseal(key: bytes, value: bytes, what: str) -> memoryview:
@@ -78,7 +71,7 @@ def squeezed(key: bytes, value: bytes, sizes: Sequence[int]) -> bytes:
 
 
 def _sealed(key: bytes, head: bytes, body: lean.Body, end: bytes) -> Packed:
-    return _CRC.pack(_checksum(key, head, body, end)), head, body, end
+    return _CRC.pack(crc32(end, crc32(body, crc32(key + head, FORMAT)))), head, body, end
 
 
 def unpack_batch(key: bytes, value: bytes, what: str) -> Batch:
