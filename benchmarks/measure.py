@@ -105,6 +105,14 @@ class Rig:
     board: Board
 
 
+@dataclass(frozen=True)
+class Place:
+    """A system that runs, and what stands around it."""
+
+    system: System
+    rig: Rig
+
+
 class Bench:
     """Measures systems one after the other; their files and logs go to a folder each."""
 
@@ -116,28 +124,47 @@ class Bench:
 
     def rows(self, name: str, jobs: list[Job]) -> Iterator[Result]:
         """Measure job after job on one fresh system with fresh tools; a failure becomes a row too."""
+        return self.in_turns([name], jobs, 1)
+
+    def in_turns(self, names: list[str], jobs: list[Job], rounds: int) -> Iterator[Result]:
+        """Measure systems that stand side by side: each job so many times, one system at work right behind the other."""
+        done = 0
+        try:
+            with contextlib.ExitStack() as stack:
+                places = [stack.enter_context(self._place(name)) for name in names]
+                for job in jobs:
+                    allowed = [self._prepared(place, job) for place in places]
+                    for _ in range(rounds):
+                        for place, own in zip(places, allowed, strict=True):
+                            yield self._measured(place.system, place.rig, own)
+                    done += 1
+        except (NotStarted, ToolFailed) as reason:
+            for job in jobs[done:]:
+                for name in names:
+                    yield Result(name, **asdict(job), error=str(reason))
+
+    @contextlib.contextmanager
+    def _place(self, name: str) -> Iterator[Place]:
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self._folder))
         folder.chmod(0o755)   # mosquitto gives up root before it opens what it needs
         board_file = folder / "board"
         board = Board(board_file, create=True)
-        done = 0
-        try:
-            with contextlib.ExitStack() as stack:
-                counter = stack.enter_context(Tool("benchmarks.counter", board_file))
-                generator = stack.enter_context(Tool("benchmarks.generator", board_file))
-                system = stack.enter_context(STARTERS[name](counter.hello["port"], board, folder))
-                rig = Rig(generator, counter, board)
-                if self._load.started:
-                    self._connect(generator, system.port, self._load.youth)
-                    self._one(rig, self._load.youth, self._load.started)
-                for job in jobs:
-                    allowed = self._connect(generator, system.port, job)
-                    self._one(rig, job, self._load.warmup)
-                    yield self._measured(system, rig, replace(job, window=allowed))
-                    done += 1
-        except (NotStarted, ToolFailed) as reason:
-            for job in jobs[done:]:
-                yield Result(name, **asdict(job), error=str(reason))
+        with (
+            Tool("benchmarks.counter", board_file) as counter,
+            Tool("benchmarks.generator", board_file) as generator,
+            STARTERS[name](counter.hello["port"], board, folder) as system,
+        ):
+            place = Place(system, Rig(generator, counter, board))
+            if self._load.started:
+                self._connect(generator, system.port, self._load.youth)
+                self._one(place.rig, self._load.youth, self._load.started)
+            yield place
+
+    def _prepared(self, place: Place, job: Job) -> Job:
+        """Connected and warmed up; the job with the window that the broker allows."""
+        allowed = self._connect(place.rig.generator, place.system.port, job)
+        self._one(place.rig, job, self._load.warmup)
+        return replace(job, window=allowed)
 
     def _connect(self, generator: Tool, port: int, job: Job) -> int:
         """The window that the broker allows."""

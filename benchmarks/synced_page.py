@@ -92,7 +92,7 @@ def verdict(made: list[Pair]) -> str:
 
 def table(made: list[Pair]) -> str:
     rows = [["", "QoS", "payloads", "connections × window", "messages/s in memory", "synced", "synced / in memory",
-             "of each round", "", "CPU s per million in memory", "synced", "lost", "doubled"],
+             "of the rounds", "", "CPU s per million in memory", "synced", "lost", "doubled"],
             ["---", "---:", "---", *["---:"] * 5, "---", *["---:"] * 4]]
     return markdown(rows + [_cells(pair) for pair in made])
 
@@ -102,7 +102,7 @@ def _cells(pair: Pair) -> list[str]:
     return [
         NAMES[pair.system], str(job.qos), job.filling, f"{job.connections} × {job.window:,}",
         *(f"{result.per_second:,.0f}" if result.arrived else "failed" for result in both),
-        "–" if pair.ratio is None else f"{pair.ratio:.2f}", ", ".join(f"{ratio:.2f}" for ratio in pair.rounds),
+        "–" if pair.ratio is None else f"{pair.ratio:.2f}", _span(pair.rounds),
         _judgement(pair.bound), *(f"{result.cpu_per_million or 0.0:.1f}" for result in both),
         _bad(pair.memory.lost + pair.synced.lost), _bad(pair.memory.doubled + pair.synced.doubled),
     ]
@@ -126,6 +126,11 @@ def window_table(made: list[Pair], tools: list[Result]) -> str:
                          f"{synced.sync_ms:.2f}", f"{synced.arrived / synced.syncs:,.0f}",
                          "–" if pair.most is None else f"{pair.most:.2f}", f"{alone[job]:,.0f}"])
     return markdown(rows)
+
+
+def _span(rounds: tuple[float, ...]) -> str:
+    """From the lowest to the highest."""
+    return f"{min(rounds):.2f}-{max(rounds):.2f}" if rounds else ""
 
 
 def _ratio(memory: Result, synced: Result) -> float | None:
