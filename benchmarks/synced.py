@@ -73,8 +73,8 @@ def write(out: Path, load: Load, rounds: int, tools: list[Result], found: list[R
         "tools": [result.as_json() for result in tools], "results": [result.as_json() for result in found],
     }
     (folder / "synced.json").write_text(json.dumps(told, indent=2) + "\n")
-    head = (f"{page.measured(about, when)}: {rounds} measurements of {load.seconds:g} s each, in turns, after {load.warmup:g} s "
-            f"of warm-up, {load.payload}-byte payloads, {load.topics} topics; the data on {filesystem}.")
+    head = (f"{page.measured(about, when)}: {rounds} measurements of {load.seconds:g} s each, in turns, after "
+            f"{load.warmup:g} s of warm-up, {load.payload}-byte payloads, {load.topics} topics; the data on {filesystem}.")
     page.put_between(out / "benchmarks.md", BEGIN, END, "\n\n".join([head, *results(found, tools)]) + "\n")
     print("\n" + page.bound_table(bounds))
 
