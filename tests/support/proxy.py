@@ -44,6 +44,7 @@ class Pair:
 
     def __init__(self, near: asyncio.StreamWriter) -> None:
         self.ends = [near]
+        self.ended = 0  # directions in which whoever sent has said its last
         self.tasks: list[asyncio.Task[None]] = []
 
     def end(self, *, reset: bool) -> None:
@@ -225,7 +226,11 @@ class Proxy:
         with contextlib.suppress(OSError):
             writer.write_eof()
             await writer.drain()
-        writer.close()
+        # What goes the other way may still be on its way: a close with something unread would be a reset.
+        pair.ended += 1
+        if pair.ended == len(pair.ends):
+            for end in pair.ends:
+                end.close()
 
     async def _hand_on(self, packet: bytes, writer: asyncio.StreamWriter) -> None:
         if not self._rate:

@@ -71,6 +71,17 @@ def test_bytes_pass_both_ways(wired: Wired) -> None:
     assert wired.near.recv(100) == ACKS[0]
 
 
+@pytest.mark.parametrize("first", ["near", "far"])
+def test_what_goes_the_other_way_still_passes_when_one_side_has_said_its_last(wired: Wired, first: str) -> None:
+    one, other = (wired.near, wired.far) if first == "near" else (wired.far, wired.near)
+    one.sendall(PING)
+    one.shutdown(socket.SHUT_WR)
+    assert exactly(other, 3) == PING
+    other.sendall(ACKS[0])
+    other.shutdown(socket.SHUT_WR)
+    assert exactly(one, 5) == ACKS[0]
+
+
 def test_exactly_the_next_packet_of_a_kind_is_swallowed(wired: Wired) -> None:
     moment = wired.wire.swallow(PUBACK)
     wired.far.sendall(PING + ACKS[0] + ACKS[1])
