@@ -12,7 +12,7 @@ from bridgehead.bridge.dialling import credentials_of, way_of
 from bridgehead.bridge.forwarder import Forwarder
 from bridgehead.bridge.localpublisher import LocalPublisher
 from bridgehead.bridge.subscriptions import Asked, Wishes, wishes_of
-from bridgehead.bridge.uplink import Uplink
+from bridgehead.bridge.uplink import PATIENCE, Uplink
 from bridgehead.bridge.uplinkrule import UplinkRule
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import StorageError
@@ -28,9 +28,6 @@ log = logging.getLogger(__name__)
 
 WATCHDOG_AT_LEAST: Final = 30.0
 """Seconds, where the configuration does not say: a remote may be slow, and keep alive must have its turn first."""
-
-PATIENCE: Final = 2.0
-"""Seconds that the remote has for acknowledgements when a connection is about to end."""
 
 
 class BridgeService:

@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 CONNACK_WITHIN: Final = 30.0
 STOP_WITHIN: Final = 5.0
+PATIENCE: Final = 2.0
+"""Seconds that the remote has for its answers when a connection is about to end: acknowledgements, or that to CONNECT."""
 
 
 @dataclass(frozen=True, slots=True)

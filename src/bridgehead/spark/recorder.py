@@ -12,7 +12,7 @@ from typing import Final
 
 from bridgehead.bridge.consumer import Consumer
 from bridgehead.bridge.subscriptions import needed
-from bridgehead.bridge.uplink import Uplink
+from bridgehead.bridge.uplink import PATIENCE, Uplink
 from bridgehead.bridge.uplinkrule import UplinkRule
 from bridgehead.columns.batches import Batch
 from bridgehead.errors import RefusedError
@@ -73,7 +73,7 @@ class Recorder:
         self._uplink.start()
 
     async def stop(self) -> None:
-        await self._uplink.stop()
+        await self._uplink.stop(PATIENCE)
         self._engine.close()
 
     def _subscribed(self) -> None:
