@@ -62,7 +62,8 @@ class Gathering(Generic[S]):
         self._turn_due = False
         self._looks = 0  # at the sockets, in this turn
         self._seen = 0  # bytes that had come by the last look
-        self._asking = False  # whether a sync runs
+        self._asking = False  # right now, whether a sync runs
+        self._stood_aside = False  # at the end of a sync, for what it had made safe
 
     def received(self, source: S, replies: bytes, *, ids_changed: bool = False) -> None:
         """A run of this source is in the intake; ``replies`` are due when it is safe, and so are changes of QoS 2 ids."""
@@ -86,20 +87,22 @@ class Gathering(Generic[S]):
     def _look(self) -> None:
         """No sync runs: the turn ends if nothing has come since the last look.
 
-        Where a sync has just ended the looks begin anew, behind what it has made safe: that is sent first.
+        Where a sync has just ended the looks begin anew, behind what it has made safe: that is sent first. But once in a turn
+        only: others may have begun the next sync by then, and the next, and the turn would wait for as long as they do that.
         """
         used = self.intake.bytes_used
-        if not self._asking:
+        if not self._asking and not self._stood_aside:
+            self._stood_aside = True
             self._looks = self._seen = 0
             asyncio.get_running_loop().call_soon(self._turn)
-        elif used > self._seen and self._looks < LOOKS:
+        elif self._asking and used > self._seen and self._looks < LOOKS:
             self._seen, self._looks = used, self._looks + 1
             asyncio.get_running_loop().call_soon(self._turn)
         else:
             self._turn_over()
 
     def _turn_over(self) -> None:
-        self._turn_due = False
+        self._turn_due = self._stood_aside = False
         self._looks = self._seen = 0
         self.flush()
 

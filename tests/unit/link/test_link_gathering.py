@@ -195,6 +195,27 @@ async def test_what_comes_when_a_sync_has_just_ended_is_part_of_the_turn_that_wa
     assert desk.batches == [(2, 2)]
 
 
+async def test_others_whose_syncs_follow_each_other_keep_a_turn_waiting_once_and_not_for_ever() -> None:
+    desk = Desk()
+    one = Sender(desk.gathering, 1)
+    desk.keeper.syncing = True
+    one.send(Publish("a", b"", 1, packet_id=1))
+    await turn()
+    desk.keeper.sync()
+    desk.keeper.syncing = True  # somebody else waited for that end, too, and the next one has begun
+    await turn()
+    assert desk.batches == []
+    desk.keeper.sync()
+    assert desk.batches == [(1, 1)], "before another one begins"
+    desk.keeper.syncing = True
+    one.send(Publish("a", b"", 1, packet_id=2))
+    await turn()
+    desk.keeper.sync()
+    one.send(Publish("a", b"", 1, packet_id=3))
+    await turn()
+    assert desk.batches == [(1, 1), (2, 2)], "the next turn may look again"
+
+
 async def test_what_is_large_enough_is_worked_on_while_a_sync_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ENOUGH_BYTES", 1000)
     desk = Desk()
