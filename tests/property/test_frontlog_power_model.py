@@ -19,6 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from bridgehead.storage import store as store_module
 from bridgehead.storage.keys import Kind, shelf_key
 from bridgehead.storage.store import Store
 from bridgehead.storage.values import pack_state
@@ -26,6 +27,7 @@ from making.crash import copy_as_left
 
 SECTOR = 512
 SOON_FULL = 6000
+PIECE = 1000  # moves to RocksDB at once
 SIZES = st.sampled_from([0, 50, 700, 3000])
 
 
@@ -53,8 +55,12 @@ class PowerLosses(RuleBasedStateMachine):
         self.home = TemporaryDirectory()
         self.lives = 0
         self.fdatasync = os.fdatasync
-        self.watching = patch.object(os, "fdatasync", self.synced_at_once)
-        self.watching.start()
+        self.watching = [
+            patch.object(os, "fdatasync", self.synced_at_once),
+            patch.object(store_module, "PIECE_BYTES", PIECE),
+        ]
+        for each in self.watching:
+            each.start()
         self.begin(self.place("0"))
 
     def begin(self, directory: Path) -> None:
@@ -157,6 +163,10 @@ class PowerLosses(RuleBasedStateMachine):
         self.rocks_sync.result()
 
     @rule()
+    def pay(self) -> None:
+        self.store.pay()
+
+    @rule()
     def rest(self) -> None:
         self.store.say_what_is_safe()
 
@@ -190,7 +200,8 @@ class PowerLosses(RuleBasedStateMachine):
         if hasattr(self, "store"):
             self.store.close(broken=True)
             self.home.cleanup()
-            self.watching.stop()
+            for each in self.watching:
+                each.stop()
 
 
 def path_of(file: int) -> Path:

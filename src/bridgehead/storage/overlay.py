@@ -22,6 +22,10 @@ def _no_log(kept: Kept) -> bytes:
     raise AssertionError(f"there is no log to read {kept} from")
 
 
+def _size(key: bytes, value: Held | None) -> int:
+    return len(key) + (sum(value.sizes) if isinstance(value, Kept) else len(value or b""))
+
+
 class Overlay:
     def __init__(self, read: Callable[[Kept], bytes] = _no_log) -> None:
         """``read`` gets a batch back from the log; not needed where whole values are put."""
@@ -49,13 +53,16 @@ class Overlay:
             if size <= 0:
                 return
             value = self._old[key]
-            size -= len(key) + (sum(value.sizes) if isinstance(value, Kept) else len(value or b""))
+            size -= _size(key, value)
             yield key, value, key in self._young
 
-    def moved(self, count: int) -> None:
-        """RocksDB has so many of them."""
+    def moved(self, count: int) -> int:
+        """RocksDB has so many of them; returns their bytes."""
+        size = 0
         for _ in range(count):
-            del self._old[self._moving.popleft()]
+            key = self._moving.popleft()
+            size += _size(key, self._old.pop(key))
+        return size
 
     def gone(self) -> Iterator[bytes]:
         """Keys that were taken away, and RocksDB may still have."""

@@ -12,10 +12,11 @@ places are holes. Only the index and these rows cost RAM; of the batches, the la
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -72,6 +73,7 @@ class RocksEngine:
         self._cache: OrderedDict[tuple[Shelf, int], tuple[Batch, int]] = OrderedDict()
         self._cached = 0  # bytes in the cache
         self._later: dict[Shelf, Any] = {}
+        self._paying: asyncio.Handle | None = None  # the next piece of what moves to RocksDB
         self._scratch = Scratch()  # where batches are packed
         self._syncing = Syncing(self._store, self._failed, self._store.say_what_is_safe)
         self._closed = False
@@ -114,6 +116,25 @@ class RocksEngine:
         self._syncing.wrote()
         if not self._sync:
             self._syncing.all_safe()
+        if self._store.owes and self._paying is None:
+            self._pay_soon()
+
+    def _pay_soon(self) -> None:
+        """Whoever has no loop keeps nobody waiting: what is owed is paid with the writes that follow."""
+        with suppress(RuntimeError):
+            self._paying = asyncio.get_running_loop().call_soon(self._pay)
+
+    def _pay(self) -> None:
+        self._paying = None
+        if self._closed:
+            return
+        try:
+            more = self._store.pay()
+        except Exception as error:
+            self._failed(error)
+        else:
+            if more:
+                self._pay_soon()
 
     def _put(self, shelf: Shelf, number: int, batch: Batch) -> Iterator[Change]:
         """What goes to the disk for a batch: nothing if all its rows are of QoS 0."""

@@ -34,11 +34,12 @@ from bridgehead.storage.values import squeezed
 log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 1 << 20
-"""RocksDB holds the interpreter while it writes: what is large is written in pieces."""
+"""RocksDB holds the interpreter while it writes: what is large moves in pieces, and others have their turn between them."""
 MOVED_AT_LEAST: Final = 128 << 10
 MOVED_FOR_EACH: Final = 4
-"""Bytes that move to RocksDB with a write: so many, or so many times what was written. That begins when the other file is half
-full, for most of what is young now is gone by then; and the old file is free before the other one is full."""
+"""Bytes that a write owes RocksDB: so many, or so many times what was written. That begins when the other file is half full,
+for most of what is young now is gone by then; and the old file is free before the other one is full. A write pays a piece of
+it at once, the rest is paid between turns of the loop (``pay``)."""
 
 
 class _Other(Enum):
@@ -58,6 +59,7 @@ class Store:
         self.db, self.incarnation = _open(directory)
         self._first = 1  # the record with which the file begins that is written to
         self._other = _Other.FREE
+        self._owed = 0  # bytes that should have moved to RocksDB by now, for what was written
         self._stands_in = 0  # up to this record there are changes without which something older would count again
         self._thread = ThreadPoolExecutor(1, "storage-move")
         self._moved: Future[None] | None = None  # the sync of what has moved to RocksDB
@@ -92,8 +94,20 @@ class Store:
         elif self._front.is_overfull:  # whoever writes so much and never asks whether it is safe waits here
             self.flush()
         if self._other is _Other.MOVING and self._front.is_half_full:
-            self._move(max(MOVED_FOR_EACH * size, MOVED_AT_LEAST))
+            self._owed += max(MOVED_FOR_EACH * size, MOVED_AT_LEAST)
+            self._move(self._owed if self._front.is_full else min(self._owed, PIECE_BYTES))
         self.tidying.tidy_if_worth_it()
+
+    @property
+    def owes(self) -> bool:
+        """Whether more should move to RocksDB than a write may keep the loop for: it is time to ``pay``."""
+        return self._owed > 0
+
+    def pay(self) -> bool:
+        """Move a piece of it. True: it is worth asking again; otherwise all has moved, or waits for what comes next."""
+        before = self._owed
+        self._move(min(before, PIECE_BYTES))
+        return 0 < self._owed < before
 
     def begin_flush(self) -> None:
         """Everything written so far survives a loss of power when ``end_flush`` returns; ``flushed`` says that it is time."""
@@ -163,7 +177,8 @@ class Store:
                 if key.startswith(Kind.BATCH.value):
                     self.tidying.stored(key, len(stored))
         self.db.write(batch)
-        self._overlay.moved(count)
+        moved = self._overlay.moved(count)
+        self._owed = max(self._owed - moved, 0) if self._overlay.is_moving else 0
 
     def _tell_what_is_gone(self) -> None:
         """RocksDB knows of every deletion, and may give its room back. What is to stay moves when it is its turn."""

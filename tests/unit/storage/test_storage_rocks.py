@@ -6,14 +6,15 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from rocksdict import Options, Rdict
 
 from bridgehead.errors import StartError, StorageError
-from bridgehead.storage import rocks
-from bridgehead.storage.engine import Changes, Engine
+from bridgehead.storage import rocks, store
+from bridgehead.storage.engine import Changes, Engine, synced
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_key, shelf_of
 from bridgehead.storage.meta import FORMAT_KEY
 from bridgehead.storage.rocks import RocksEngine
@@ -201,6 +202,49 @@ async def test_a_sync_of_which_nobody_has_heard_yet_does_not_keep_an_engine_from
     again = RocksEngine(tmp_path / "store")
     assert list(again.numbers(SHELF)) == [0]
     again.close()
+
+
+async def test_what_a_large_write_moves_to_rocksdb_moves_in_pieces_between_turns_of_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "PIECE_BYTES", 10_000)
+    engine = RocksEngine(tmp_path / "store", front_bytes=100_000)
+    moving = engine._store._overlay._moving
+    number = 0
+    while not moving:
+        number += 1
+        engine.write(Changes(state={("s", str(number)): "x" * 1000}))
+    await synced(engine)
+    engine.write(Changes(state={("large",): "x" * 60_000}))
+    left = [len(moving)]
+    while moving:
+        await asyncio.sleep(0)  # a turn of the loop
+        left.append(len(moving))
+    assert all(before - after <= 11 for before, after in pairwise(left))
+    assert len(left) >= 9
+    engine.close()
+
+
+async def test_a_move_that_fails_between_turns_is_told_as_any_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "PIECE_BYTES", 10_000)
+    engine = RocksEngine(tmp_path / "store", front_bytes=100_000)
+    told: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    engine.on_failure = told.set_result
+    number = 0
+    while not engine._store._overlay.is_moving:
+        number += 1
+        engine.write(Changes(state={("s", str(number)): "x" * 1000}))
+    await synced(engine)
+    engine.write(Changes(state={("large",): "x" * 60_000}))
+
+    def full(size: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(engine._store, "_put_down", full)
+    assert "No space" in str(await told)
+    with pytest.raises(StorageError, match="storage has failed"):
+        engine.write(Changes(state={("s",): 1}))
+    engine.close()
 
 
 def test_without_sync_the_page_cache_is_safe_enough(tmp_path: Path) -> None:
