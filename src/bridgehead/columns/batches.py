@@ -95,7 +95,10 @@ ROW_BYTES: Final = 64
 @_remembered
 def durable_rows(batch: Batch) -> int:
     """How many of these rows belong on a disk: those with a QoS above 0."""
-    return int(np.count_nonzero(batch.column("qos").to_numpy(zero_copy_only=False) > 0))
+    qos = batch.column("qos")
+    if qos.null_count or not len(qos):  # rows that an earlier life has lost have none
+        return int(np.count_nonzero(qos.to_numpy(zero_copy_only=False) > 0))
+    return int(np.count_nonzero(np.frombuffer(qos.buffers()[1], np.int32)[qos.offset : qos.offset + len(qos)]))
 
 
 @_remembered

@@ -165,18 +165,25 @@ class PacketIds:
         self._engine.write(changes)
 
     def _put(self, changes: Changes, pages: Sequence[int]) -> None:
-        for page in pages:
-            ids = np.arange(page * PAGE, min((page + 1) * PAGE, len(self._on_disk)), dtype=np.uint16)
-            _, owner, seq, state = self._flow.at(ids)
-            kept = _KEPT[state]
-            self._on_disk[ids] = kept != FREE
+        """Write these pages, in rising order, as the flow has them now."""
+        if not pages:
+            return
+        whole = (np.array(pages)[:, None] * PAGE + np.arange(PAGE)).ravel()
+        ids = whole[whole < len(self._on_disk)].astype(np.uint16)  # the last page of all may be a short one
+        _, owner, seq, state = self._flow.at(ids)
+        kept = _KEPT[state]
+        there = kept != FREE
+        self._on_disk[ids] = there
+        slots = np.zeros(len(ids), _SLOT)
+        slots["state"] = kept
+        slots["route"] = np.where(there, owner, 0)
+        slots["seq"] = np.where(there, seq, 0)
+        values, size = slots.tobytes(), PAGE * _SLOT.itemsize
+        used = np.logical_or.reduceat(there, np.arange(0, len(ids), PAGE)).tolist()
+        for place, page in enumerate(pages):
             name = _page(self._name, page)
-            if kept.any():
-                slots = np.zeros(len(ids), _SLOT)
-                slots["state"] = kept
-                slots["route"] = np.where(kept != FREE, owner, 0)
-                slots["seq"] = np.where(kept != FREE, seq, 0)
-                changes.state[name] = slots.tobytes()
+            if used[place]:
+                changes.state[name] = values[place * size : (place + 1) * size]
             elif self._engine.state(name) is not None:
                 changes.state[name] = None
 

@@ -34,6 +34,13 @@ def test_the_weight_of_a_batch_counts_everything_that_its_messages_bring() -> No
     assert weight(outbox_rows(*ROWS)) == 64 * 4 + sum(SIZES)
 
 
+def test_durable_rows_are_counted_in_slices_and_beside_rows_that_an_earlier_life_has_lost() -> None:
+    rows = outbox_rows(*({"qos": qos} for qos in (1, 0, 2, 0, 0, 1)))
+    assert [durable_rows(rows.slice(start, 3)) for start in range(4)] == [2, 1, 1, 1]
+    assert durable_rows(rows.slice(2, 0)) == 0
+    assert durable_rows(rows.take(pa.array([2, None, 0, 1]))) == 2
+
+
 def test_the_weight_and_the_durable_rows_of_a_batch_are_its_own_whoever_was_asked_before() -> None:
     light, heavy = outbox_rows({"qos": 0}), outbox_rows({"payload": b"12345", "qos": 1}, {"qos": 2})
     expected = [weight(light), weight(heavy)]

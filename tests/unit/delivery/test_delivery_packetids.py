@@ -89,6 +89,16 @@ def test_a_batch_writes_its_pages_once_and_qos_1_writes_none(life: Life) -> None
     assert len(life.engine.written) == before + 1
 
 
+def test_every_id_up_to_the_last_is_found_again_though_the_last_page_is_short(life: Life) -> None:
+    life.take(0, 1000, *[2] * LAST)
+    life.answer((5, 1, 0), (5, LAST, 0))
+    assert LAST % PAGE != PAGE - 1
+    kept = Life(life.engine.crash()).kept
+    assert [each[0] for each in kept] == list(range(1, LAST + 1))
+    assert [each[2] for each in kept] == list(range(1000, 1000 + LAST))
+    assert [each[0] for each in kept if each[3] == AWAIT_PUBCOMP] == [1, LAST]
+
+
 def test_ids_that_are_free_again_leave_with_the_next_write(life: Life) -> None:
     life.take(0, 0, *[2] * (2 * PAGE))
     life.answer(*((5, n, 0) for n in range(1, PAGE)))
