@@ -81,13 +81,17 @@ def results(found: list[Result], tools: list[Result]) -> list[str]:
 
 
 def verdict(made: list[Pair]) -> str:
-    """How many loads reach the bound."""
-    parts = []
+    """The most that each system does, durable and in memory, and how many loads reach the bound for themselves."""
+    parts = [f"Demanded at QoS {JUDGED_QOS}: at least {DEMANDED} of the messages/s in memory."]
     for system in SYNCED:
-        judged = [pair.bound.reached for pair in made if pair.system == system and pair.bound is not None]
+        judged = [pair for pair in made if pair.system == system and pair.bound is not None]
         if judged:
-            parts.append(f"{NAMES[system]} reaches it with {judged.count(True)} of {len(judged)} loads")
-    return f"Demanded at QoS {JUDGED_QOS}: at least {DEMANDED} of the messages/s in memory. {', '.join(parts)}."
+            memory, synced = max(pair.memory.per_second for pair in judged), max(pair.synced.per_second for pair in judged)
+            reached = [pair.bound is not None and pair.bound.reached for pair in judged].count(True)
+            share = f" ({synced / memory:.2f})" if memory else ""
+            parts.append(f"{NAMES[system]} does {synced:,.0f} at the most, and {memory:,.0f} in memory{share}; "
+                         f"load by load it reaches the bound with {reached} of {len(judged)} loads.")
+    return " ".join(parts)
 
 
 def table(made: list[Pair]) -> str:

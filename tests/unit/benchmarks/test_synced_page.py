@@ -55,10 +55,12 @@ def test_a_side_that_failed_is_told_and_does_not_count_as_reached() -> None:
     assert "- inline-synced, QoS 1: gone" in "\n".join(results([replace(SYNCED, error="gone")], []))
 
 
-def test_the_verdict_counts_what_each_system_reaches() -> None:
+def test_the_verdict_says_the_most_of_each_system_and_counts_the_loads_that_reach_the_bound() -> None:
     fast = replace(SYNCED, connections=4, per_second=300_000.0)
     made = pairs([MEMORY, SYNCED, replace(MEMORY, connections=4), fast, replace(MEMORY, qos=2), replace(SYNCED, qos=2)])
-    assert verdict(made).endswith("Bridgehead inline reaches it with 1 of 2 loads.")
+    assert verdict(made).endswith(
+        "Bridgehead inline does 300,000 at the most, and 400,000 in memory (0.75); "
+        "load by load it reaches the bound with 1 of 2 loads.")
 
 
 def test_lost_and_doubled_of_both_sides_stand_out() -> None:
