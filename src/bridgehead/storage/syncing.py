@@ -77,7 +77,12 @@ class Syncing:
         self._safe = self._written
 
     def when_safe(self, callback: Callable[[], None]) -> None:
-        """Call back when everything written so far is safe: now, if it is."""
+        """Call back when everything written so far is safe: now, if it is.
+
+        Never, once a write or a sync has failed: whoever asks may have changed something that could not be written.
+        """
+        if self._closed:
+            return
         if self._safe == self._written and not self._waiting:
             callback()
             return

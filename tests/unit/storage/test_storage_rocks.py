@@ -189,6 +189,27 @@ async def test_after_a_failed_sync_nobody_is_told_anything(engine: RocksEngine, 
     assert told == []
 
 
+async def test_after_a_failed_write_nobody_is_told_that_what_was_written_before_is_safe(
+    engine: RocksEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A PUBREL whose id could not be taken off the disk would be answered: the remote gives the id to a new message, which the
+    next life takes for the old one.
+    """
+    engine.write(Changes(state={("s",): 1}))
+    await synced(engine)
+
+    def full(changes: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(engine._store, "write", full)
+    with pytest.raises(StorageError, match="No space"):
+        engine.write(Changes(state={("s",): 2}))
+    told: list[str] = []
+    engine.when_synced(lambda: told.append("safe"))
+    await asyncio.sleep(0)
+    assert told == []
+
+
 async def test_a_sync_of_which_nobody_has_heard_yet_does_not_keep_an_engine_from_closing(tmp_path: Path) -> None:
     engine = RocksEngine(tmp_path / "store")
     told: list[int] = []
