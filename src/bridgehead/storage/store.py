@@ -106,6 +106,8 @@ class Store:
     def pay(self) -> bool:
         """Move a piece of it. True: it is worth asking again; otherwise all has moved, or waits for what comes next."""
         before = self._owed
+        if not before:  # a write has paid it since this was asked for
+            return False
         self._move(min(before, PIECE_BYTES))
         return 0 < self._owed < before
 
