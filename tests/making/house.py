@@ -41,8 +41,10 @@ class House:
 class FullHouse(House):
     """The same house, but its route refuses when it is full; and a second route for ``out/both/#`` that never is."""
 
-    def __init__(self, limit: int, max_bytes: int = 1 << 40, space: FreeSpace | None = None) -> None:
-        super().__init__(space=space)
+    def __init__(
+        self, limit: int, max_bytes: int = 1 << 40, space: FreeSpace | None = None, engine: Engine | None = None
+    ) -> None:
+        super().__init__(space=space, engine=engine)
         self.outbox = Outbox("out", self.engine, limit, max_bytes, strategy="refuse")
         self.door.room = Room(self.outbox, self.journal)
         self.outbox.on_left = self.broker.room_again

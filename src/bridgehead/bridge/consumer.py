@@ -122,7 +122,11 @@ class Consumer:
             asyncio.get_running_loop().call_soon(self._offer)
 
     def _offer(self) -> None:
+        """What has been gathered meanwhile goes first, behind what is held: its ids are marked since it was scanned, and must
+        not be on the disk without it, which they would be with the pages that this writes."""
         self._offer_due = False
+        if self._held is not None:
+            self.gathering.flush()
         if self._held is not None:
             source, held = self._held
             self._held = None

@@ -74,7 +74,7 @@ class Broker:
         self._next_number = 1
         self._held: set[Connection] = set()  # connections not read from while the journal is full
         self._loop = asyncio.get_running_loop()
-        self.doorkeeper = Doorkeeper(self.distributor.short, self.gathering.offer, self.read_on, space)
+        self.doorkeeper = Doorkeeper(self.distributor.short, self.gathering, self.read_on, space)
         self._sweeper = self._loop.call_later(SWEEP_EVERY, self._sweep_later)
         self._wills: dict[str, tuple[asyncio.TimerHandle, Will]] = {}  # of clients that may still come back
         for session in self.sessions.values():

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from bridgehead.broker.connection import Connection
 from bridgehead.columns.batches import Batch
-from bridgehead.link.gathering import Answers
+from bridgehead.link.gathering import Answers, Gathering
 from bridgehead.link.heldrows import HeldRows
 from bridgehead.pipeline.admission import DISK, DROPPED, HELD, TOLD, Guard, Verdict, judge
 from bridgehead.pipeline.door import Door
@@ -34,12 +34,12 @@ class Doorkeeper:
     def __init__(
         self,
         short: Callable[[Batch], Wanted],
-        offer: Callable[[Rows, list[tuple[Connection, bytes]]], None],
+        gathering: Gathering[Connection],
         read_on: Callable[[Connection], None],
         space: FreeSpace | None,
     ) -> None:
         self._short = short
-        self._offer = offer
+        self._gathering = gathering
         self._read_on = read_on
         self._space = space
         self._held: dict[Connection, HeldRows] = {}  # in the order in which they are served
@@ -114,7 +114,13 @@ class Doorkeeper:
         """There may be room for those who are held back."""
         if self._held and not self._due:
             self._due = True
-            asyncio.get_running_loop().call_soon(self.offer_if_due)
+            asyncio.get_running_loop().call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """First the turn ends that is being gathered: ids of its messages are marked since they were scanned, and a write that
+        has the marks and not the messages would lose them in a crash."""
+        self._gathering.flush()
+        self.offer_if_due()
 
     def offer_if_due(self, busy: Collection[Connection] = ()) -> None:
         """Offer what is held, first come, first served; who still finds no room keeps its place, and so do all behind it
@@ -131,7 +137,7 @@ class Doorkeeper:
                 self._held[connection] = held
                 continue
             connection.received_again(held.rows)
-            self._offer(held.rows, [(connection, held.replies)])
+            self._gathering.offer(held.rows, [(connection, held.replies)])
             if connection in self._held:
                 full.add(self._held[connection].why)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,18 @@ from bridgehead.pipeline.room import Room
 from bridgehead.storage.freespace import FreeSpace
 from bridgehead.wire.packets import Packet, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription, Will
 from bridgehead.wire.reason import Reason
+from making.crashing import Lives
 from making.device import Device, turn
 from making.house import FullHouse
 
 FULL = Reason.QUOTA_EXCEEDED
+
+
+@pytest.fixture
+def lives(tmp_path: Path) -> Iterator[Lives]:
+    lives = Lives(tmp_path)
+    yield lives
+    lives.close()
 
 
 @pytest.fixture
@@ -200,6 +209,25 @@ async def test_a_held_client_that_goes_away_brings_its_messages_again(houses: An
     assert again.received() == [Puback(2) if qos == 1 else Pubrec(2)]
     assert house.leave(9) == payloads(2)
     assert (len(house.broker.doorkeeper), house.broker.doorkeeper.lost) == (0, 1)
+
+
+async def test_who_is_served_puts_no_id_on_the_disk_of_a_message_that_is_still_gathered(lives: Lives, houses: Any) -> None:
+    engine = lives.start()
+    house = houses(1, engine=engine)
+    held, other = (connected(house, name, version=4, clean_start=False) for name in "po")
+    held.send(*messages(1, 2))
+    await turn()
+    engine.between_syncs = lambda callback: None  # type: ignore[method-assign]  # a sync runs, and turns wait for its end
+    other.send(*messages(3, 1, qos=2))
+    await turn()
+    assert house.leave(1) == payloads(1)
+    await turn()
+    assert (held.received(), other.received()) == ([Puback(1), Puback(2)], []), "who waited gets in, and then there is no room"
+    house = houses(9, engine=lives.crash())
+    other = connected(house, "o", version=4, clean_start=False)
+    other.send(Publish("out/a", b"3", 2, dup=True, packet_id=3))
+    await turn()
+    assert (other.received(), house.leave(9)) == ([Pubrec(3)], payloads(2, 3))
 
 
 async def test_who_waits_longest_is_served_first(houses: Any) -> None:
