@@ -18,7 +18,7 @@ from bridgehead.console import deadletters
 from bridgehead.console.backup import backup_router
 from bridgehead.console.bridges import bridges_router
 from bridgehead.console.server import Console
-from bridgehead.errors import CommandError, RefusedError, SettingsError, StartError, StorageError
+from bridgehead.errors import CommandError, RefusedError, SettingsError, StartError
 from bridgehead.node.bridges import Bridges
 from bridgehead.node.engines import Engines
 from bridgehead.node.filewatch import FileWatch
@@ -58,8 +58,7 @@ class Node:
         """``configuration``: where the settings are from, if they can change while the node runs."""
         self.settings = settings
         self._configuration = configuration or Configuration.of(settings)
-        self.failure: BaseException | None = None  # why the node must end
-        self.on_failure: Callable[[], None] = lambda: None
+        self.on_failure: Callable[[BaseException], None] = lambda error: None  # nothing can be promised any more
         self._engine = self._storage()
         retain = settings.journal.retain
         self._journal = Journal(self._engine, settings.journal.max_bytes, Retention(retain.hours, retain.bytes))
@@ -91,7 +90,7 @@ class Node:
         from bridgehead.storage.rocks import RocksEngine  # a library of 30 MB: only for those who use it
 
         engine = RocksEngine(Path(self.settings.data_dir) / "store", sync=persistence.sync)
-        engine.on_failure = self._storage_failed
+        engine.on_failure = lambda error: self.on_failure(error)
         return engine
 
     def _free_space(self) -> FreeSpace | None:
@@ -99,11 +98,6 @@ class Node:
         if not self._engine.durable or not min_free:
             return None
         return FreeSpace(partial(free_bytes, self.settings.data_dir), min_free)
-
-    def _storage_failed(self, error: BaseException) -> None:
-        """Nothing can be promised any more: the node ends, and what it had promised is found at the next start."""
-        self.failure = error
-        self.on_failure()
 
     async def _back_up(self, destination: Path) -> dict[str, Any]:
         """Copied beside the running node: only the moment itself is taken in its store."""
@@ -129,14 +123,8 @@ class Node:
         removed = [routes.outboxes[route] for route in routes.removed]
         self._desk.follow({route: routes.outboxes[route] for route in dying}, again, removed)
 
-    def _unexpected(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Whoever wanted to write to a disk that has failed; why it failed is said once, at the end."""
-        if self.failure is None or not isinstance(context.get("exception"), StorageError):
-            loop.default_exception_handler(context)
-
     async def start(self) -> None:
         """Ports first, so that a taken one ends it at once; then Spark's slow start beside ours; clients last."""
-        asyncio.get_running_loop().set_exception_handler(self._unexpected)
         limits = self.settings.queued_messages
         bounds = (limits.max_queued_messages, limits.max_queue_bytes)
         self.broker = Broker(self._engine, self._journal, self._routes.pushes, *bounds, self._space)

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -20,7 +20,7 @@ from bridgehead import __version__
 from bridgehead.commands import bridges, deadletters
 from bridgehead.commands.frame import AsJson, ConfigFile, configuration_of, one_line_errors, report_faults, settings_of
 from bridgehead.commands.importing import command as importing
-from bridgehead.errors import SettingsError, StorageError
+from bridgehead.errors import SettingsError
 from bridgehead.interpreter import end, hold_collector, release_collector, without_pandas
 from bridgehead.settings.advice import advice
 
@@ -31,6 +31,8 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__, pret
 app.add_typer(deadletters.app, name="deadletters")
 app.add_typer(bridges.app, name="bridges")
 app.add_typer(importing.app, name="import")
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
 
 Verbose = Annotated[bool, typer.Option("-v", "--verbose")]
 OptionalConfigFile = Annotated[Path | None, typer.Option("-c", "--config", help="The configuration file (YAML).")]
@@ -61,6 +63,7 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
     _log_to_stderr(verbose=verbose)
     told = threading.Event()
     signal.signal(signal.SIGHUP, lambda *_: told.set())  # until there is a node to be told: it would end us
+    _end_by_signal()
     configuration = configuration_of(config)
     settings = configuration.settings
     for line in advice(settings):
@@ -71,7 +74,7 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
     async def serve() -> None:
         node = Node(settings, configuration)
         stopped = _until_told_to_stop()
-        node.on_failure = stopped.set
+        node.on_failure = _end_at_once
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.reload)
         if told.is_set():
             node.reload()
@@ -80,17 +83,23 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
         logging.getLogger("bridgehead").info("node %s listens on %s", settings.node, node.ports)
         await stopped.wait()
         await node.stop()
-        if node.failure is not None:
-            raise StorageError(f"storage failed: {node.failure}")
 
     _run(serve())
     end(0)
+
+
+def _end_at_once(error: BaseException) -> NoReturn:
+    """The disk has failed: what this process knows and what the next one will find are no longer the same. Whatever it still
+    said, to whomever, might not be true any more, so it says nothing: a death is what every promise survives."""
+    typer.echo(f"bridgehead: storage failed: {error}", err=True)
+    end(1)
 
 
 @app.command()
 def pipeline(config: ConfigFile, verbose: Verbose = False) -> None:
     """Run only the Spark side, for nodes with pipeline.external: those of pipeline.nodes, or the one of this file."""
     _log_to_stderr(verbose=verbose)
+    _end_by_signal()
     settings = settings_of(config)
     from bridgehead.commands import pipeline as command
 
@@ -203,10 +212,16 @@ def _log_to_stderr(*, verbose: bool) -> None:
     )
 
 
+def _end_by_signal() -> None:
+    """Until there is something to be stopped, a stop is an end: nothing is under way yet."""
+    for name in ENDING:
+        signal.signal(name, lambda *_: os._exit(0))
+
+
 def _until_told_to_stop() -> asyncio.Event:
     """Set by SIGTERM or SIGINT."""
     stopped = asyncio.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
+    for name in ENDING:
         asyncio.get_running_loop().add_signal_handler(name, stopped.set)
     return stopped
 

@@ -178,9 +178,15 @@ def _full_disk(chance: random.Random) -> Fault:
     return Fault(f"disk full for {seconds:.1f} s", lambda stage: stage.fill_disk(seconds))
 
 
+def _killed_on_full_disk(chance: random.Random) -> Fault:
+    """What waits for room is let in and held back again and again meanwhile; the kill falls into that."""
+    seconds = chance.uniform(0.1, 2.0)
+    return Fault(f"kill -9 node, its disk full for {seconds:.1f} s", lambda stage: stage.kill_on_full_disk(seconds))
+
+
 _EVERYWHERE: list[tuple[int, Maker]] = [
     (3, _cut), (3, _reset), (2, _refuse), (2, _hole), (3, _slow), (2, _late), (5, _swallow), (5, _cut_at), (2, _frozen),
     (1, _restarted_remote),
 ]  # fmt: skip
 _SPARK: list[tuple[int, Maker]] = [(6, _frozen_pipeline), (6, _killed_pipeline)]
-_SURVIVED: list[tuple[int, Maker]] = [(4, _killed_node), (1, _full_disk)]
+_SURVIVED: list[tuple[int, Maker]] = [(4, _killed_node), (1, _full_disk), (1, _killed_on_full_disk)]

@@ -162,6 +162,17 @@ class Stage:
             self.kills += 1
             self.node.launch()
 
+    def kill_on_full_disk(self, seconds: float) -> None:
+        """The same, but the node is killed before there is room again, if it has not ended by then."""
+        if self._disk is None:
+            return
+        self._take_down_counters()
+        self._disk.fill()
+        threading.Event().wait(seconds)
+        self.node.kill()
+        self._disk.free()
+        self.next_life()
+
     def _take_down_counters(self) -> None:
         bridge = self.node.bridge("stage")
         self.connects += bridge["connects"]

@@ -14,10 +14,10 @@ FAULTS = 8
 SPARK_FAULTS = 5
 SEEDS = [
     (1, 5, "in-memory"),
-    (15, "3.1.1", "file-native"),  # two kills of the node, a full disk, cuts of device and remote
-    (53, 5, "file-native"),  # the same with cut and swallowed answers of QoS 2
+    (72, "3.1.1", "file-native"),  # kills of the node, one of them on a full disk, another full disk, cuts and a swallowed answer
+    (134, 5, "file-native"),  # the same in another order, with cut and swallowed answers of QoS 2
 ]
-SPARK_SEED = 244  # kills the node and a worker, swallows an answer, resets the device, refuses connections
+SPARK_SEED = 265  # kills a worker and the node, once on a full disk, swallows an answer of QoS 2 and cuts at one
 
 
 @pytest.mark.parametrize(("seed", "version", "mode"), SEEDS, ids=str)

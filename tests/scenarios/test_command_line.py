@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from support.node import COMMAND, NodeProcess, wait_gone
+from support import children
+from support.node import COMMAND, STOPS_WITHIN, NodeProcess, wait_gone
 from support.waiting import free_port, free_ports, until
 
 FAULTY = """\
@@ -132,6 +134,18 @@ def test_a_signal_stops_a_node_cleanly(tmp_path: Path, by: signal.Signals) -> No
     node = NodeProcess(tmp_path, {"pipeline": {"engine": "inline"}}).start()
     node.stop(by)
     assert "Traceback" not in node.log()
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("what", ["run", "pipeline"])
+def test_a_signal_before_there_is_anything_to_stop_is_a_clean_stop_too(tmp_path: Path, what: str, by: signal.Signals) -> None:
+    file = tmp_path / "node.yaml"
+    os.mkfifo(file)
+    process = children.start([COMMAND, what, "-c", str(file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    with file.open("w"):  # it reads its configuration now, and waits for more of it
+        process.send_signal(by)
+        said, _ = process.communicate(timeout=STOPS_WITHIN)
+    assert (process.returncode, said) == (0, b"")
 
 
 @pytest.mark.spark

@@ -42,8 +42,9 @@ def test_a_node_on_a_full_disk_ends_with_one_line_and_loses_nothing_that_it_ackn
         until(lambda: node.ended, "the node ends", detail=node.log)
         here.close()
         assert node.exit_code == 1
-        last = node.log().strip().splitlines()[-1]
+        failed, last = node.log().strip().splitlines()[-2:]
         assert last.startswith("bridgehead: storage failed:"), node.log()
+        assert "storage failed, nothing is acknowledged from now on" in failed, "it ends in that moment, and does nothing more"
         assert "Traceback" not in node.log()
         disk.free()
         remote.start()

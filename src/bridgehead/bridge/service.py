@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -15,7 +14,6 @@ from bridgehead.bridge.subscriptions import Asked, Wishes, wishes_of
 from bridgehead.bridge.uplink import PATIENCE, Uplink
 from bridgehead.bridge.uplinkrule import UplinkRule
 from bridgehead.columns.batches import Batch
-from bridgehead.errors import StorageError
 from bridgehead.pipeline.door import Door
 from bridgehead.settings.bridge import Bridge
 from bridgehead.settings.route import Route
@@ -23,8 +21,6 @@ from bridgehead.storage.engine import Changes, Engine
 from bridgehead.storage.freespace import FreeSpace
 from bridgehead.storage.journal import Journal
 from bridgehead.storage.outbox import Outbox
-
-log = logging.getLogger(__name__)
 
 WATCHDOG_AT_LEAST: Final = 30.0
 """Seconds, where the configuration does not say: a remote may be slow, and keep alive must have its turn first."""
@@ -100,10 +96,7 @@ class BridgeService:
     async def stop(self) -> None:
         """The connection ends; what has come from the remote is still published here."""
         await self.uplink.stop(PATIENCE)
-        try:
-            self.uplink.outgoing.retire()
-        except StorageError as error:  # the engine has told its node, which ends: the others are to end in order, too
-            log.error("bridge %s: where it stopped could not be written down: %s", self.uplink.rule.bridge, error)
+        self.uplink.outgoing.retire()
 
     def rest(self) -> None:
         """Instead of a start: no connection; what has come from the remote is published here all the same."""

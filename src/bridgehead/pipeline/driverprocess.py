@@ -82,22 +82,28 @@ class DriverProcess:
             stdin.close()
 
     def _keep_output(self) -> None:
-        """Everything the driver's processes print, in a file that stays small."""
+        """Everything the driver's processes print. It is read whatever becomes of the file: on a full disk, too, the driver
+        must not wait for somebody who reads."""
         stdout = self._process.stdout
         assert stdout is not None
-        file = self._log.open("ab")
-        try:
+        unwritten = 0
+        with stdout:
             for line in stdout:
-                file.write(line)
-                file.flush()
                 self.tail.append(line.decode(errors="replace").rstrip())
-                if file.tell() > LOG_BYTES:
-                    file.close()
-                    os.replace(self._log, self._log.with_suffix(".log.1"))
-                    file = self._log.open("ab")
-        finally:
-            file.close()
-            stdout.close()
+                missing = b"(%d lines could not be written)\n" % unwritten if unwritten else b""
+                try:
+                    self._write(missing + line)
+                    unwritten = 0
+                except OSError:
+                    unwritten += 1
+
+    def _write(self, text: bytes) -> None:
+        """To a file that stays small."""
+        with self._log.open("ab", buffering=0) as file:
+            file.write(text)
+            size = file.tell()
+        if size > LOG_BYTES:
+            os.replace(self._log, self._log.with_suffix(".log.1"))
 
     def _wait(self) -> None:
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)

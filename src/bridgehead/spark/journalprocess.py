@@ -15,7 +15,7 @@ import sys
 import threading
 from dataclasses import asdict, dataclass
 from logging.handlers import RotatingFileHandler
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import uvloop
 
@@ -77,19 +77,13 @@ async def _serve(source: Source, orders: Orders, seat: Seat) -> None:
     recorder = Recorder(source)
     service = JournalService(recorder, source.journal_host, orders.port, orders.token)
     ending = asyncio.Event()
-    failures: list[BaseException] = []
-
-    def failed(error: BaseException) -> None:
-        failures.append(error)
-        ending.set()
-
     if orders.leash:
         _watch_input(asyncio.get_running_loop(), ending)
     else:
         service.on_leave = ending.set
     await asyncio.to_thread(kernels.warm)
     await asyncio.to_thread(storage_kernels.warm)
-    recorder.start(failed)
+    recorder.start(_end_at_once)
     told = {"pid": os.getpid(), "address": service.address, "token": orders.token, "leaves": not orders.leash}
     seat.write(told)
     _say({"port": service.port})
@@ -98,8 +92,13 @@ async def _serve(source: Source, orders: Orders, seat: Seat) -> None:
     threading.Timer(STOP_WITHIN, os._exit, (FAILED,)).start()
     await recorder.stop()
     seat.leave()
-    for error in failures:
-        raise OSError(f"the journal's disk has failed: {error}")
+
+
+def _end_at_once(error: BaseException) -> NoReturn:
+    """Nothing more is said to the broker: it might not be true for the next life, which finds what the disk has."""
+    log.error("the journal's disk has failed: %s", error)
+    _say({"error": f"the journal's disk has failed: {error}"})
+    os._exit(FAILED)
 
 
 async def _until(ending: asyncio.Event, service: JournalService, linger: float | None) -> None:
