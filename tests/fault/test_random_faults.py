@@ -14,7 +14,7 @@ FAULTS = 8
 SPARK_FAULTS = 5
 SEEDS = [
     (1, 5, "in-memory"),
-    (72, "3.1.1", "file-native"),  # kills of the node, one of them on a full disk, another full disk, cuts and a swallowed answer
+    (72, "3.1.1", "file-native"),  # kills of the node, one of them on a full disk, a full disk, cuts, a swallowed answer
     (134, 5, "file-native"),  # the same in another order, with cut and swallowed answers of QoS 2
 ]
 SPARK_SEED = 265  # kills a worker and the node, once on a full disk, swallows an answer of QoS 2 and cuts at one
