@@ -26,6 +26,7 @@ class Report:
     struck: list[str] = field(default_factory=list)
     tallies: dict[str, Tally] = field(default_factory=dict)
     resent: int = 0
+    sent_as_new: int = 0
     connects: int = 0
     watchdog_resets: int = 0
     kills: int = 0
@@ -35,6 +36,7 @@ class Report:
         head = f"seed {self.seed}, {self.engine}, {self.mode}, MQTT {self.version}: {len(self.struck)} faults, "
         head += f"{self.kills} lives of the node ended, {self.messages} messages, "
         head += f"{self.connects} connects, {self.watchdog_resets} watchdog resets, {self.resent} sent again"
+        head += f", {self.sent_as_new} by mosquitto behind their PUBREL" if self.sent_as_new else ""
         return "\n  ".join([head + (": WRONG" if self.wrong else ""), *self.wrong, *(self.struck if self.wrong else [])])
 
     @property
@@ -63,6 +65,7 @@ def play(
         report.watchdog_resets = stage.watchdog_resets + bridge["watchdogResets"]
         report.kills = stage.kills
         report.tallies = stage.oracle.tallies(stage.came())
+        report.sent_as_new = len(stage.sent_as_new())
         report.resent = sum(stage.wire.resent.values()) + sum(stage.porch.resent.values())
         stage.close()
     except AssertionError as stuck:

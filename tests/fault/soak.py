@@ -51,6 +51,8 @@ def summary(reports: list[Report], seconds: float) -> str:
         tally = sum((report.tallies.get(name, Tally()) for report in reports), Tally())
         promised = "" if name.endswith("0") else f", {tally.lost} acknowledged ones lost"
         lines.append(f"{name.replace('/', ' at QoS ')}: {tally.handed_out} messages{promised}, {tally.doubled} doubled")
+    if as_new := sum(report.sent_as_new for report in reports):
+        lines.append(f"{as_new} of QoS 2 were sent by mosquitto once more behind their PUBREL: doubled, and not by the node")
     seeds = f": seeds {[report.seed for report in wrong]}" if wrong else ""
     lines.append(f"{len(wrong)} of {len(reports)} runs wrong{seeds}")
     return "\n".join(lines)

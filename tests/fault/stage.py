@@ -14,7 +14,7 @@ from support.disk import MIB, SmallDisk
 from support.mosquitto import Mosquitto
 from support.node import COMMAND, NodeProcess
 from support.oracle import Oracle, Topic, sums_that_do_not_hold
-from support.packets import PUBREC, PUBREL
+from support.packets import PUBREC, PUBREL, payload_of
 from support.proxy import Proxy
 from support.waiting import PATIENCE, run_dry, until
 
@@ -82,6 +82,7 @@ class Stage:
         environment: dict[str, str] | None = None,
     ) -> None:
         self.oracle = Oracle()
+        self._version = version
         self.kills = 0
         self.connects = self.watchdog_resets = 0  # of lives that have ended
         with ExitStack() as self._stack:
@@ -226,7 +227,11 @@ class Stage:
             "push": self.wire.swallowed["back", PUBREC] + self.wire.swallowed["out", PUBREL],
             "pull": self.porch.swallowed["out", PUBREC] + self.porch.swallowed["back", PUBREL],
         }
-        return self.oracle.judge(self.came(), resent, late)
+        return self.oracle.judge(self.came(), resent, late, self.sent_as_new())
+
+    def sent_as_new(self) -> list[bytes]:
+        """What mosquitto sent once more to the node although it had released it (specs/delivery.md, "What is not promised")."""
+        return [payload_of(body, self._version) for body in self.wire.releases["back"].broken]
 
     def _counted(self) -> list[str]:
         """What the node says of itself."""

@@ -2,7 +2,7 @@
 
 An acknowledgement makes delivery an obligation. Judged for each topic: every obligation met; nothing that was never handed out;
 every payload as it was; in order, by the first time that each came; doubles only at QoS 1, and no more of them than
-packets that were seen to be sent again; at QoS 2 none, but for as many as the caller knows to be beyond the promise. One
+packets that were seen to be sent again; at QoS 2 none, but for those that the caller has seen somebody else send as new. One
 exception to order: of QoS 2, as many may come late as packets of their handshakes vanished from connections that went on,
 which no network does.
 """
@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,8 +92,12 @@ class Oracle:
         came: dict[str, list[bytes]],
         resent: dict[str, int] | None = None,
         late: dict[str, int] | None = None,
+        as_new: Collection[bytes] = (),
     ) -> list[str]:
-        """Everything that is wrong with what came; what may be resent or late by the first level of a topic."""
+        """Everything that is wrong with what came; what may be resent or late by the first level of a topic.
+
+        ``as_new``: payloads of QoS 2 that somebody beside the node sent once more as if they were new, each as often as here.
+        """
         faults = [f"{name}: {len(lost)} lost, the first {lost[0]}" for name, lost in self.missing(came).items()]
         faults += [f"{name}: nobody sent this" for name in came if name not in self.topics]
         doubled: dict[str, int] = {}
@@ -111,8 +117,11 @@ class Oracle:
                 faults.append(f"{topic.name}: {len(behind)} out of order, the first in {around}")
             doubles = len(numbers) - len(first_times)
             if topic.qos != 1 and doubles:
-                again = [number for i, number in enumerate(numbers) if number in numbers[:i]]
-                faults.append(f"{topic.name}: {doubles} doubled at QoS {topic.qos}, the first {again[0]}")
+                allowed = Counter(payload for payload in as_new if topic.qos == 2)
+                again = Counter(payloads) - Counter(set(payloads)) - allowed
+                if again:
+                    first = min(map(_number, again))
+                    faults.append(f"{topic.name}: {again.total()} doubled at QoS {topic.qos}, the first {first}")
             elif topic.qos == 1:
                 doubled[way] = doubled.get(way, 0) + doubles
         for way, count in doubled.items():

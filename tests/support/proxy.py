@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from support.packets import Packets, is_resent, kind_of
+from support.packets import Packets, Releases, is_resent, kind_of
 from support.waiting import PATIENCE, free_port
 
 READ = 65_536
@@ -65,6 +65,7 @@ class Proxy:
         self.port = free_port()
         self.resent: Counter[str] = Counter()  # PUBLISH packets with DUP that were handed on, by direction
         self.swallowed: Counter[tuple[str, int]] = Counter()  # by direction and kind
+        self.releases = {"out": Releases(), "back": Releases()}
         self._target = target
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -216,6 +217,7 @@ class Proxy:
                     for packet in packets.feed(data):
                         if pair not in self._pairs or writer.is_closing():
                             return
+                        self.releases[way].saw(packet)
                         if not self._is_taken(way, packet):
                             self.resent[way] += is_resent(packet)
                             await self._hand_on(packet, writer)

@@ -63,6 +63,16 @@ def test_doubles_are_allowed_at_qos_1_alone_and_only_as_many_as_were_sent_again(
         assert bool(oracle.judge(doubled, {"push": 1})) == (qos != 1)
 
 
+def test_doubles_of_qos_2_are_allowed_for_what_somebody_else_sent_as_new_and_no_more_often() -> None:
+    for qos in (0, 1, 2):
+        oracle, topic, payloads = asked(qos)
+        twice = {topic.name: [*payloads, payloads[3]]}
+        nothing = {"resent": {"push": 0}}
+        assert bool(oracle.judge(twice, **nothing, as_new=[payloads[3]])) == (qos != 2)
+        assert oracle.judge(twice, **nothing, as_new=[payloads[2]])
+        assert oracle.judge({topic.name: [*payloads, *payloads[3:4] * 2]}, **nothing, as_new=[payloads[3]])
+
+
 def test_sums_that_do_not_add_up_are_found() -> None:
     route = {"received": 5, "droppedBefore": {"excluded": 1}, "entered": 3, "delivered": 1, "dropped": {"x": 1}, "depth": 1}
     status = {"routes": {"r": route}, "journal": {"shared": {"waiting": 1}}}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.packets import PINGREQ, PUBACK, Packets
+from support.packets import PINGREQ, PUBACK, PUBREL, Packets
 from support.proxy import Proxy
 
 PING = bytes([PINGREQ << 4, 0])
@@ -90,6 +90,19 @@ def test_exactly_the_next_packet_of_a_kind_is_swallowed(wired: Wired) -> None:
     moment.wait()
     wired.near.sendall(ACKS[2])
     assert wired.far.recv(100) == ACKS[2], "the other direction is not concerned"
+
+
+def test_a_message_that_is_sent_once_more_behind_its_release_is_seen_and_a_new_one_with_its_id_is_not(wired: Wired) -> None:
+    first, again, other = b"\x34\7\0\1a\0\7xx", b"\x3c\7\0\1a\0\7xx", b"\x3c\7\0\1a\0\7yy"
+    release = bytes([PUBREL << 4 | 2, 2, 0, 7])
+    for packets in ([first, again], [release, other], [first, release], [again], [again, release]):
+        for packet in packets:  # a cut between any two
+            wired.near.sendall(packet)
+            assert exactly(wired.far, len(packet)) == packet
+        wired.wire.cut()
+        wired.connect()
+    assert wired.wire.releases["out"].broken == [b"xx"]
+    assert wired.wire.releases["back"].broken == []
 
 
 def test_at_a_named_moment_the_wire_is_cut_and_the_packet_does_not_pass(wired: Wired) -> None:
