@@ -20,6 +20,7 @@ class PowerEngine(MemoryEngine):
         self.written: list[Changes] = []
         self.synced = 0  # so many writes are safe
         self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._between: list[Callable[[], None]] = []
 
     def write(self, changes: Changes) -> None:
         self.written.append(replace(changes, state=dict(changes.state), notes=list(changes.notes), when_safe=[]))
@@ -33,6 +34,13 @@ class PowerEngine(MemoryEngine):
         else:
             self._waiting.append((len(self.written), callback))
 
+    def between_syncs(self, callback: Callable[[], None]) -> None:
+        """As long as something is not safe a sync runs."""
+        if self.unsynced and not self.automatic:
+            self._between.append(callback)
+        else:
+            callback()
+
     @property
     def unsynced(self) -> int:
         return len(self.written) - self.synced
@@ -40,8 +48,11 @@ class PowerEngine(MemoryEngine):
     def sync(self) -> None:
         """Everything written so far is safe."""
         self.synced = len(self.written)
+        between, self._between = self._between, []
         while self._waiting and self._waiting[0][0] <= self.synced:
             self._waiting.pop(0)[1]()
+        for each in between:
+            each()
 
     def crash(self, lose: int = 0) -> PowerEngine:
         """What the next life finds when so many writes are lost (a kill loses none, a power cut up to all unsynced)."""
@@ -51,4 +62,5 @@ class PowerEngine(MemoryEngine):
             after.write(changes)
         after.synced = len(after.written)
         self._waiting.clear()
+        self._between.clear()
         return after
