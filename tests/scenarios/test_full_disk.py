@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from bridgehead.errors import StartError, StorageError
+from bridgehead.storage.engine import Changes
+from bridgehead.storage.rocks import RocksEngine
+from making.crash import copy_as_left
+from making.rows import numbered, outbox_rows
 from support.client import Client, Message
 from support.disk import MIB, SmallDisk
 from support.mosquitto import Mosquitto
@@ -56,3 +62,30 @@ def test_a_node_on_a_full_disk_ends_with_one_line_and_loses_nothing_that_it_ackn
             assert numbers(there, "b/1") == list(range(acknowledged))
         node.close()
         remote.stop()
+
+
+def test_a_store_on_a_disk_without_room_to_open_it_says_so_and_is_whole_when_there_is(tmp_path: Path) -> None:
+    """By a few bytes more or less it fails at another moment each time: making the first file, replaying the log, closing."""
+    shelf, batches = ("outbox", "r"), 200
+    before = tmp_path / "before"
+    engine = RocksEngine(before, sync=False)
+    for number in range(batches):
+        engine.write(Changes(puts=[(shelf, 100 * number, outbox_rows(*numbered(100 * number, 100)))]))
+    with SmallDisk(tmp_path / "disk", 64 * MIB) as disk:
+        refused: list[str] = []
+        for leave in range(0, 320 << 10, 20 << 10):
+            store = disk.directory / f"store-{leave}"
+            copy_as_left(before, store)
+            disk.fill(leave)
+            try:
+                RocksEngine(store, sync=False).close()
+            except (StartError, StorageError) as error:
+                refused.append(str(error))
+            disk.free()
+            again = RocksEngine(store, sync=False)
+            assert len(list(again.numbers(shelf))) == batches, leave
+            again.close()
+            shutil.rmtree(store)
+        assert refused
+        assert all("No space left on device" in why for why in refused), refused
+    engine.close()

@@ -73,7 +73,7 @@ class Store:
             """A descriptor that is readable when a flush that was begun has ended."""
             frontlog.remove_others(directory, self._front.life)
         except Exception as error:
-            self.db.close()
+            _let_go(self.db)
             raise StartError(f"{directory} cannot be written to: {error}") from None
 
     # -- writing ------------------------------------------------------------------------------------------------------
@@ -230,10 +230,15 @@ class Store:
             self.tidying.close()
             self._thread.shutdown()
             self._front.close()
-            try:
-                self.db.close()
-            except Exception as error:  # it wanted to make a table of what its log has: the next start will
-                log.info("the store was closed with its log: %s", error)
+            _let_go(self.db)
+
+
+def _let_go(db: Rdict) -> None:
+    """Close it, whatever becomes of the table that it wants to make of its log: without room the next start makes it."""
+    try:
+        db.close()
+    except Exception as error:
+        log.info("the store was closed with its log: %s", error)
 
 
 def _open(directory: Path) -> tuple[Rdict, str]:
@@ -269,12 +274,12 @@ def _look(directory: Path) -> tuple[Rdict, str] | _Damage:
     except DamageError as error:
         damage = _Damage(str(error), unknown=False)
     except (StartError, StorageError):
-        db.close()
+        _let_go(db)
         raise
     except Exception as error:
-        db.close()
+        _let_go(db)
         raise StartError(f"{directory} cannot be opened: {error}") from None
-    db.close()
+    _let_go(db)
     return damage
 
 
