@@ -19,6 +19,7 @@ from bridgehead.console.backup import backup_router
 from bridgehead.console.bridges import bridges_router
 from bridgehead.console.server import Console
 from bridgehead.errors import CommandError, RefusedError, SettingsError, StartError
+from bridgehead.interpreter import end_without_storage
 from bridgehead.node.bridges import Bridges
 from bridgehead.node.engines import Engines
 from bridgehead.node.filewatch import FileWatch
@@ -58,7 +59,6 @@ class Node:
         """``configuration``: where the settings are from, if they can change while the node runs."""
         self.settings = settings
         self._configuration = configuration or Configuration.of(settings)
-        self.on_failure: Callable[[BaseException], None] = lambda error: None  # nothing can be promised any more
         self._engine = self._storage()
         retain = settings.journal.retain
         self._journal = Journal(self._engine, settings.journal.max_bytes, Retention(retain.hours, retain.bytes))
@@ -90,7 +90,7 @@ class Node:
         from bridgehead.storage.rocks import RocksEngine  # a library of 30 MB: only for those who use it
 
         engine = RocksEngine(Path(self.settings.data_dir) / "store", sync=persistence.sync)
-        engine.on_failure = lambda error: self.on_failure(error)
+        engine.on_failure = end_without_storage
         return engine
 
     def _free_space(self) -> FreeSpace | None:

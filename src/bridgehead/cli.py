@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -74,7 +74,6 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
     async def serve() -> None:
         node = Node(settings, configuration)
         stopped = _until_told_to_stop()
-        node.on_failure = _end_at_once
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, node.reload)
         if told.is_set():
             node.reload()
@@ -86,13 +85,6 @@ def run(config: OptionalConfigFile = None, verbose: Verbose = False) -> None:
 
     _run(serve())
     end(0)
-
-
-def _end_at_once(error: BaseException) -> NoReturn:
-    """The disk has failed: what this process knows and what the next one will find are no longer the same. Whatever it still
-    said, to whomever, might not be true any more, so it says nothing: a death is what every promise survives."""
-    typer.echo(f"bridgehead: storage failed: {error}", err=True)
-    end(1)
 
 
 @app.command()

@@ -42,3 +42,10 @@ def end(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
+
+
+def end_without_storage(error: BaseException) -> NoReturn:
+    """The disk has failed: what this process knows and what the next one will find are no longer the same. Whatever it still
+    said, to whomever, might not be true any more, so it says nothing: a death is what every promise survives."""
+    sys.stderr.write(f"bridgehead: storage failed: {error}\n")
+    end(1)
