@@ -269,7 +269,7 @@ OFFERED_WHILE_MORE_IS_GATHERED: Any = [
 """The id of a message was on the disk without it."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps)
 @example(SERVED_WHILE_ANOTHER_IS_GATHERED)
 def test_what_devices_send_leaves_the_node_whatever_room_it_has_and_whenever_it_dies(plan: list[tuple[str, int]]) -> None:
@@ -279,7 +279,7 @@ def test_what_devices_send_leaves_the_node_whatever_room_it_has_and_whenever_it_
     asyncio.run(play())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps)
 @example(OFFERED_WHILE_MORE_IS_GATHERED)
 def test_what_a_remote_sends_leaves_the_node_whatever_room_it_has_and_whenever_it_dies(plan: list[tuple[str, int]]) -> None:
