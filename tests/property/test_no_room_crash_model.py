@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -108,7 +109,7 @@ class Sender:
                 self._unreleased.remove(packet.packet_id)
 
 
-class Story:
+class Story(ABC):
     """Steps that happen to both."""
 
     senders: Sequence[Sender]
@@ -126,18 +127,18 @@ class Story:
         for sender in self.senders:
             sender.come(self.connect(sender))
 
-    def begin(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def begin(self) -> None: ...
 
-    def connect(self, sender: Sender) -> Peer:
-        raise NotImplementedError
+    @abstractmethod
+    def connect(self, sender: Sender) -> Peer: ...
 
+    @abstractmethod
     def leave(self) -> list[bytes]:
         """Some of what the node has is gone for good, and there is room again."""
-        raise NotImplementedError
 
-    def end(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def end(self) -> None: ...
 
     async def do(self, step: str, who: int) -> None:
         sender = self.senders[who % len(self.senders)]
