@@ -10,6 +10,7 @@ import pytest
 
 from bridgehead.bridge import consumer as module
 from bridgehead.storage.freespace import FreeSpace
+from bridgehead.storage.rocks import RocksEngine
 from bridgehead.wire.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
 from bridgehead.wire.reason import Reason
 from making.crashing import Lives
@@ -75,14 +76,19 @@ async def test_what_is_held_when_the_connection_ends_comes_again(remote: Remote)
 async def test_a_held_id_is_not_on_the_disk_before_its_message_is(remote: Remote, tmp_path: Path) -> None:
     lives = Lives(tmp_path)
     engine = lives.start()
-    bridge = Span(remote.port, pull=True, pull_limit=1, engine=engine)
-    visit = await connected(remote, bridge)
-    visit.send(*messages(1, 2, qos=2))
-    assert await visit.next(Pubrec) == Pubrec(1)
+    bridge, _ = await _one_in_and_one_held(remote, engine)
     engine = lives.crash()
     await bridge.uplink.stop()
     await _comes_again(remote, Span(remote.port, pull=True, engine=engine), 1, 2)
     lives.close()
+
+
+async def _one_in_and_one_held(remote: Remote, engine: RocksEngine) -> tuple[Span, Visit]:
+    bridge = Span(remote.port, pull=True, pull_limit=1, engine=engine)
+    visit = await connected(remote, bridge)
+    visit.send(*messages(1, 2, qos=2))
+    assert await visit.next(Pubrec) == Pubrec(1)
+    return bridge, visit
 
 
 async def _comes_again(remote: Remote, bridge: Span, *ids: int) -> None:
@@ -105,10 +111,7 @@ async def test_what_is_offered_again_puts_no_id_on_the_disk_of_a_message_that_is
 ) -> None:
     lives = Lives(tmp_path)
     engine = lives.start()
-    bridge = Span(remote.port, pull=True, pull_limit=1, engine=engine)
-    visit = await connected(remote, bridge)
-    visit.send(*messages(1, 2, qos=2))
-    assert await visit.next(Pubrec) == Pubrec(1)
+    bridge, visit = await _one_in_and_one_held(remote, engine)
     engine.between_syncs = lambda callback: None  # type: ignore[method-assign]  # a sync runs, and turns wait for its end
     visit.send(*messages(3, 1, qos=2))
     await until(lambda: bridge.consumer.gathering.intake.rows_used == 1)
