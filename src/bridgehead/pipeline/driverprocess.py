@@ -34,6 +34,7 @@ class DriverProcess:
         self._loop = asyncio.get_running_loop()
         self._log = log
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)  # the last lines of output
+        self._unread = ""  # why it could not be told something
         self.ended: asyncio.Future[int] = self._loop.create_future()  # the exit status
         log.parent.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
@@ -53,8 +54,9 @@ class DriverProcess:
 
     @property
     def reason(self) -> str:
-        """What the driver said last."""
-        return next((line for line in reversed(self.tail) if line), "no output")
+        """What the driver said last. That it could not be told something any more is what its end brings with it: it stands for
+        a reason only where the driver gave none."""
+        return next((line for line in reversed(self.tail) if line), self._unread or "no output")
 
     def tell(self, job: JobConfig) -> None:
         """Of another node, or of a new epoch of one that it knows."""
@@ -77,7 +79,7 @@ class DriverProcess:
                 stdin.write(line.encode() + b"\n")
                 stdin.flush()
         except OSError as error:
-            self.tail.append(f"the driver reads no more: {error}")
+            self._unread = f"the driver reads no more: {error}"
         with contextlib.suppress(BrokenPipeError):  # a line that nobody read any more
             stdin.close()
 

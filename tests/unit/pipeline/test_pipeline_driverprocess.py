@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,21 @@ async def test_what_it_prints_is_in_its_log(job: JobConfig, tmp_path: Path) -> N
     assert await driver.ended == 0
     assert driver.reason == "the last line"
     assert log.read_text().splitlines()[-2:] == ["." * 99, "the last line"]
+
+
+async def test_its_last_words_are_the_reason_even_when_it_ended_before_it_had_read_everything(
+    job: JobConfig, tmp_path: Path
+) -> None:
+    log = tmp_path / "driver.log"
+    with Path(sys.executable).open("a") as speaker:
+        speaker.write(f"until grep -q 'last line' {log}; do sleep 0.01; done\n")
+    more_than_a_pipe_holds = replace(job, modules="." * 1_000_000)
+    driver = DriverProcess(more_than_a_pipe_holds, log)
+    await driver.ended
+    for thread in threading.enumerate():
+        if thread.name == "driver-input":
+            await asyncio.to_thread(thread.join)
+    assert driver.reason == "the last line"
 
 
 async def test_its_log_stays_small(job: JobConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
