@@ -29,6 +29,11 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobConfig:
     return JobConfig(Access("grpc://127.0.0.1:1", "token"), 1, (), str(tmp_path), "", "local[1]", {})
 
 
+def _let_it_go_on(command: str) -> None:
+    speaker = Path(sys.executable)
+    speaker.write_text(f"{speaker.read_text()}{command}\n")
+
+
 async def test_what_it_prints_is_in_its_log(job: JobConfig, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "driver.log"
     driver = DriverProcess(job, log)
@@ -41,8 +46,7 @@ async def test_its_last_words_are_the_reason_even_when_it_ended_before_it_had_re
     job: JobConfig, tmp_path: Path
 ) -> None:
     log = tmp_path / "driver.log"
-    with Path(sys.executable).open("a") as speaker:
-        speaker.write(f"until grep -q 'last line' {log}; do sleep 0.01; done\n")
+    _let_it_go_on(f"until grep -q 'last line' {log}; do sleep 0.01; done")
     more_than_a_pipe_holds = replace(job, modules="." * 1_000_000)
     driver = DriverProcess(more_than_a_pipe_holds, log)
     await driver.ended
