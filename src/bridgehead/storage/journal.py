@@ -243,6 +243,8 @@ class Log:
             self._spend(self._segments[index])
         self.consumed = end
         changes.later[consumed_name(self.name)] = end
+        if self._retention.on:
+            self._retention.sweep(changes)
         return taken
 
     def _spend(self, segment: Segment) -> None:

@@ -49,11 +49,16 @@ class Desk:
         self.engine.write(changes)
         self.log.publish()
 
-    def consume(self, log: Log | None = None) -> None:
+    def land(self, log: Log | None = None) -> None:
+        """Consumed, and its reader may still ask for it."""
         log = log or self.log
         changes = Changes(state={("landed",): True})  # in a node: outbox rows
         log.consume(changes, log.end)
         self.engine.write(changes)
+
+    def consume(self, log: Log | None = None) -> None:
+        log = log or self.log
+        self.land(log)
         changes = Changes()
         log.trim(changes, log.end)
         self.engine.write(changes)
@@ -113,6 +118,15 @@ def test_no_more_bytes_stay_than_may(make_desk: MakeDesk) -> None:
         desk.consume()
     assert desk.there() == [5, 6, 7, 8, 9]
     assert desk.log.retained_weight == 5 * ROW
+
+
+def test_older_rows_give_way_to_those_that_were_just_consumed(make_desk: MakeDesk) -> None:
+    desk = make_desk(max_bytes=5 * ROW)
+    desk.pass_through(3)
+    desk.append(4)
+    desk.land()
+    assert desk.there() == [3, 4, 5, 6]
+    assert desk.log.retained_weight <= 5 * ROW
 
 
 def test_with_both_bounds_the_tighter_one_counts(make_desk: MakeDesk) -> None:
