@@ -33,9 +33,10 @@ install: $(VENV)/.ready-to-run
 run: $(VENV)/.ready-to-run
 	$(VENV)/bin/bridgehead demo $(ARGS)
 
-# All of the tests are shared by two workers (tests/support/lanes.py); a choice of them is not worth the start of a second one.
+# All of the tests are shared by three workers (tests/support/lanes.py): many only wait, for a back-off or a watchdog, and two cores
+# have time for others meanwhile. A choice of them is not worth the start of a second one.
 # Without mosquitto the tests that need it are left out, unless BRIDGEHEAD_REQUIRE_MOSQUITTO says that this is a fault.
-test: PYTEST = $(VENV)/bin/python -m pytest $(if $(filter -k% -m% -n% tests% --lf --pdb,$(ARGS)),,-n 2)
+test: PYTEST = $(VENV)/bin/python -m pytest $(if $(filter -k% -m% -n% tests% --lf --pdb,$(ARGS)),,-n 3)
 test: $(VENV)/.ready-to-develop
 	@if scripts/need-mosquitto; then $(PYTEST) $(ARGS); \
 	elif [ -n "$$BRIDGEHEAD_REQUIRE_MOSQUITTO" ]; then echo "mosquitto is required here" >&2; exit 1; \

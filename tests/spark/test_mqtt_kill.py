@@ -50,13 +50,13 @@ def test_a_driver_that_is_killed_goes_on_where_it_was_and_takes_every_message_on
     try:
         until(subscribed, "the reader subscribes", WITHIN)
         with Client(broker.port) as device:
-            device.publish_all([Message("t/a", str(n).encode(), 2) for n in range(600)])
-            until(lambda: len(taken()) >= 200, "the first batches are done", WITHIN)
+            device.publish_all([Message("t/a", str(n).encode(), 2) for n in range(300)])
+            until(lambda: len(taken()) >= 100, "the first batches are done", WITHIN)
             kill_with_children(driver)
-            device.publish_all([Message("t/a", str(n).encode(), 2) for n in range(600, 1200)])
+            device.publish_all([Message("t/a", str(n).encode(), 2) for n in range(300, 600)])
             driver = start()
-            until(lambda: len(taken()) >= 1200, "everything is done", WITHIN, detail=lambda: len(taken()))
-        assert taken() == list(range(1200))
+            until(lambda: len(taken()) >= 600, "everything is done", WITHIN, detail=lambda: len(taken()))
+        assert taken() == list(range(600))
     finally:
         kill_with_children(driver)
         broker.stop()

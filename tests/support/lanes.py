@@ -1,4 +1,4 @@
-"""How two workers share the tests: file by file, and Spark in one lane.
+"""How workers share the tests: file by file, and Spark in one lane.
 
 A start of Spark takes every core there is for seconds, and the tests around it mostly wait. So one worker goes through the
 tests with Spark while the others do the rest, unit tests first; whoever runs out helps the others. The tests of a file stay
