@@ -304,12 +304,12 @@ class Uplink:
         self._last_heard = monotonic()
         for item in self._stream.feed(data, end, self._consumer.gathering.intake, 0):
             if isinstance(item, ScanResult):
-                if len(item.acks):
-                    self.outgoing.acked(item.acks)
-                if item.row_to > item.row_from or item.replies:
+                if item.row_to > item.row_from or item.replies:  # first: its rows are in the intake already
                     assert self._link is not None
                     changed = self._consumer.inbound.changed(item.ids_from, item.ids_to)
                     self._consumer.gathering.received(_Owed(self, self._link), item.replies, ids_changed=changed)
+                if len(item.acks):
+                    self.outgoing.acked(item.acks)
             elif isinstance(item, Fault):
                 self._fail(item.reason, f"the remote broker broke the protocol: {item.text}")
             else:

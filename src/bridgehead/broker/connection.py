@@ -83,11 +83,11 @@ class Connection:
         return self._stream.taken, self._stream.need
 
     def _scanned(self, run: ScanResult) -> None:
-        if len(run.acks):
-            self.broker.client_acked(self, run.acks)
-        if run.row_to > run.row_from or run.replies:
+        if run.row_to > run.row_from or run.replies:  # first: its rows are in everybody's intake, and must have a sender
             changed = self.broker.ids_changed(self, run.ids_from, run.ids_to)
             self.broker.gathering.received(self, run.replies, ids_changed=changed)
+        if len(run.acks):
+            self.broker.client_acked(self, run.acks)
 
     def _control(self, packet: Packet) -> None:
         if isinstance(packet, Pingreq):

@@ -55,6 +55,21 @@ async def test_a_turn_that_fails_ends_its_connections_so_that_their_messages_com
     assert house.journalled() == ["out/a", "out/b"]
 
 
+async def test_a_fault_in_what_acknowledgements_change_costs_no_other_client_its_messages(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = Device(house.broker), Device(house.broker)
+    good.connect("good")
+    bad.connect("bad")
+    monkeypatch.setattr(house.broker, "client_acked", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # the event loop ends a connection that raises
+        bad.send(Puback(1), Publish("out/bad", b"x", 1, packet_id=7))
+    good.publish("out/fine", b"y", qos=1, packet_id=3)
+    await turn()
+    assert good.received() == [Puback(3)]
+    assert house.journalled() == ["out/bad", "out/fine"]
+
+
 async def test_a_turn_that_fails_half_way_leaves_a_journal_that_can_be_read(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
