@@ -93,12 +93,12 @@ def let_go(process: subprocess.Popen[bytes]) -> None:
 
 
 _outliving: Final[list[subprocess.Popen[bytes]]] = []
-"""Journals that go on without us: nobody waits for them."""
+"""Journals that go on without us: nobody waits for them. Those that have ended are let go of when the next one comes."""
 
 
 def lingering(source: Source) -> JournalClient:
     """The journal of a batch read: it goes on after the planner, for the tasks, and ends by itself."""
     token = secrets.token_urlsafe(32)
     process, port = start(source, token, port=0, leash=False)
-    _outliving.append(process)
+    _outliving[:] = [process, *(other for other in _outliving if other.poll() is None)]
     return JournalClient(f"grpc://{source.journal_host}:{port}", token)
