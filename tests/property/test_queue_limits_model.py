@@ -143,7 +143,7 @@ class RocksQueueMachine(QueueMachine):
 
     def new_engine(self) -> Engine:
         self.directory = TemporaryDirectory()
-        return RocksEngine(Path(self.directory.name))
+        return RocksEngine(Path(self.directory.name) / "store")
 
     @rule()
     def start_again(self) -> None:
@@ -151,7 +151,7 @@ class RocksQueueMachine(QueueMachine):
         if not hasattr(self, "outbox"):
             return
         self.engine.close()
-        self.engine = RocksEngine(Path(self.directory.name))
+        self.engine = RocksEngine(Path(self.directory.name) / "store")
         self.outbox = Outbox("r", self.engine, self.limit, MUCH, strategy=self.strategy)
         self.forwarder = Forwarder(0, self.outbox, self.tier2)
         self.queue = [number for number in self.queue if number % 3]

@@ -140,7 +140,7 @@ class RocksLogMachine(LogMachine):
 
     def new_engine(self) -> Engine:
         self.directory = TemporaryDirectory()
-        return RocksEngine(Path(self.directory.name), front_bytes=SOON_FULL)
+        return RocksEngine(Path(self.directory.name) / "store", front_bytes=SOON_FULL)
 
     def teardown(self) -> None:
         try:

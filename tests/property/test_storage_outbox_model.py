@@ -192,7 +192,7 @@ class RocksOutboxMachine(OutboxMachine):
 
     def new_engine(self) -> Engine:
         self.directory = TemporaryDirectory()
-        return RocksEngine(Path(self.directory.name), front_bytes=SOON_FULL)
+        return RocksEngine(Path(self.directory.name) / "store", front_bytes=SOON_FULL)
 
     def teardown(self) -> None:
         try:

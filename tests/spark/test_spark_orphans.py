@@ -1,4 +1,4 @@
-"""A node that is killed leaves nothing running."""
+"""A node that is killed leaves nothing running, and nothing outside of its own directory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bridgehead.pipeline.driverprocess import session_members
@@ -30,6 +32,7 @@ async def test_kill_9_of_the_node_ends_driver_jvm_and_workers(tmp_path: Path) ->
         session = int(await node.stdout.readline())
     members = session_members(session)
     assert len(members) >= 5  # driver, JVM, the source's reader, a daemon, a worker
+    assert [file for pid in members for file in temporary_files(pid) if not file.startswith(str(tmp_path))] == []
     endings = [os.pidfd_open(pid) for pid in members]
     try:
         node.send_signal(signal.SIGKILL)
@@ -40,6 +43,13 @@ async def test_kill_9_of_the_node_ends_driver_jvm_and_workers(tmp_path: Path) ->
         for pidfd in endings:
             os.close(pidfd)
     assert session_members(session) == []
+
+
+def temporary_files(pid: int) -> list[str]:
+    """What a process has open, or runs, in the folder for temporary files."""
+    process = psutil.Process(pid)
+    files = {*(file.path for file in process.open_files()), *(part.path for part in process.memory_maps())}
+    return sorted(file for file in files if file.startswith(tempfile.gettempdir()))
 
 
 async def ended(pidfd: int) -> None:

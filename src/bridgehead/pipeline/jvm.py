@@ -65,6 +65,7 @@ def start(java_home: str, conf: dict[str, str], log_config: Path, work_dir: Path
     command = [
         str(java),
         *module_options(),
+        *_temporary_files(conf, work_dir),
         f"-Xmx{conf['spark.driver.memory']}",
         f"-Dlog4j2.configurationFile={log_config}",
         *(classarchive.use(classarchive.location(Path(java_home))) if java_home else ()),
@@ -97,6 +98,18 @@ def start(java_home: str, conf: dict[str, str], log_config: Path, work_dir: Path
             os.environ["PYSPARK_GATEWAY_PORT"] = str(read_int(told))
             os.environ["PYSPARK_GATEWAY_SECRET"] = UTF8Deserializer().loads(told)
     return jvm
+
+
+def _temporary_files(conf: dict[str, str], work_dir: Path) -> list[str]:
+    """For libraries that it unpacks: a JVM that is killed leaves them, and the next one begins with an empty folder.
+
+    With executors elsewhere it is Java's own folder, as it is theirs: sockets are made there, too, and bear no long path.
+    """
+    if not conf["spark.master"].startswith("local"):
+        return []
+    unpacked = work_dir / "unpacked"
+    unpacked.mkdir()
+    return [f"-Djava.io.tmpdir={unpacked}"]
 
 
 def _where_it_runs(conf: dict[str, str], work_dir: Path) -> Path | None:

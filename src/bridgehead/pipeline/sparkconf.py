@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -101,6 +102,7 @@ def spark_conf(config: JobConfig, work_dir: Path) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.python.daemon.module": "bridgehead.pipeline.daemon",
+            "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),  # the path of a socket has 107 bytes at most
         }
     else:
         # Processes on other machines inherit nothing from us.
