@@ -1,7 +1,8 @@
 """The outgoing half of an uplink: rows of all its routes onto one connection, with the promise their QoS makes.
 
-One turn each route, as far as the window, the socket and the pace go. On reconnect: unacknowledged rows first, with DUP, then
-tier 2, then tier 1. If the remote has lost the session, everything unacknowledged is sent again as new, in order.
+One turn each route, as far as the window, the socket and the pace go. On reconnect: unacknowledged rows first, with DUP, and
+rows of QoS 0 that never left in their places between them, then tier 2, then tier 1. If the remote has lost the session,
+everything unacknowledged is sent again as new, in order.
 
 In an engine that outlives the process the packet ids of QoS 2 do, too (``PacketIds``): after a restart a message for which
 PUBREC had come gets its PUBREL, and any other goes out in its old place in the queue, with its old id. So the rows of QoS 1
@@ -35,6 +36,7 @@ from bridgehead.delivery.packetids import PacketIds, forget
 from bridgehead.link.link import Link
 from bridgehead.session.sender import Finished, Sender, Sent, leading
 from bridgehead.storage.engine import Changes, Engine, Shelf
+from bridgehead.storage.marks import Seqs
 from bridgehead.storage.outbox import POLL_BYTES
 from bridgehead.storage.polled import Polled
 from bridgehead.wire.frames import encode_acks
@@ -52,6 +54,7 @@ BACKLOG_BYTES: Final = 64 * 1024
 BACKLOG_LOOKS: Final = 0.005
 """Where what is live goes first: how much of a backlog may wait in the socket, and after how many seconds to look again."""
 PUBREL: Final = 6
+_NO_ROWS: Final[Seqs] = np.zeros(0, np.int64)
 
 
 class Outgoing:
@@ -89,6 +92,7 @@ class Outgoing:
         self._due_timer: asyncio.TimerHandle | None = None  # when something that waits for its time may leave
         self._look_again: float | None = None  # when rows may leave that may not leave now
         self._acknowledged = 0  # acknowledgements that moved something, ever
+        self._between: dict[int, Seqs] = {}  # by their queue: rows of QoS 0 that never left, and stood among those in flight
         self._never_left = np.zeros(0, np.uint16)  # ids of rows that were about to leave when the last connection ended
         self._doubted = 0  # rows of an earlier life that may have left in a session which is not ours
         self._fresh = True  # the remote may hold ids half-way that this process knows nothing of
@@ -148,8 +152,9 @@ class Outgoing:
         self._resumed = self._fresh = settle
         self._barrier = self._record is not None and self._record.known
         lost = self._sender.forget()
-        for owner, seqs in lost.items():
-            self._forwarders[owner].lost(seqs)
+        between, self._between = self._between, {}
+        for owner in lost.keys() | between.keys():
+            self._forwarders[owner].lost(np.concatenate((lost.get(owner, _NO_ROWS), between.get(owner, _NO_ROWS))))
         if self._record is not None and self._barrier:
             self._record.begin()
         return doubted + sum(len(seqs) for seqs in lost.values())
@@ -182,8 +187,21 @@ class Outgoing:
             unsent = [seqs for number, seqs in remains.rows if number == forwarder.number]
             if self.echoes is not None and unsent:
                 self.echoes.unsent(forwarder.outbox.rows(np.concatenate(unsent)))
-            forwarder.lost(np.concatenate([np.zeros(0, np.int64), *unsent]))
+            never_left = np.concatenate([self._between.pop(forwarder.number, _NO_ROWS), *unsent])
+            forwarder.lost(self._not_between(forwarder, never_left))
             forwarder.hold()
+
+    def _not_between(self, forwarder: Forwarder, never_left: Seqs) -> Seqs:
+        """Those behind all that is in flight. The others stand among rows that go again if the remote has kept the session, and
+        go with them: order is kept at every QoS. Where rows were refused, order has its own rules: all of them wait again.
+        """
+        if not len(never_left) or forwarder.poison.remembers:
+            return never_left
+        never_left = np.sort(never_left)
+        count = int(np.searchsorted(never_left, self._sender.in_flight_of(forwarder.number).max(initial=-1)))
+        if count:
+            self._between[forwarder.number] = never_left[:count]
+        return never_left[count:]
 
     async def fall_silent(self, patience: float) -> None:
         """Send nothing new, and wait so long for what is in flight: what is acknowledged now does not come twice."""
@@ -204,7 +222,8 @@ class Outgoing:
         self.stop()
         forwarders, self._forwarders = self._forwarders, []
         for forwarder in forwarders:
-            forwarder.retire(self._sender.in_flight_of(forwarder.number))
+            between = self._between.pop(forwarder.number, _NO_ROWS)
+            forwarder.retire(np.concatenate((self._sender.in_flight_of(forwarder.number), between)))
         if self._fresh and not self.in_flight:
             self._forget_record()  # the remote may hold ids that nobody knows of: whoever comes next must not think otherwise
         elif self._record is None:
@@ -235,7 +254,7 @@ class Outgoing:
             return
         self._look_again = None
         self._resend()
-        if not self._sender.resending:
+        if not self._sender.resending and not self._between:
             for lane in (Lane.LIVE, Lane.BACKLOG) if self._live_first else (Lane.EVERY,):
                 while self._has_room(lane) and self._send_round(lane):
                     pass
@@ -285,16 +304,42 @@ class Outgoing:
             self._due_timer = asyncio.get_running_loop().call_later(max(min(times) - self._clock(), 0.0), self.pump)
 
     def _resend(self) -> None:
-        """What was unacknowledged when the last connection ended comes first."""
-        while self._departures.writable and self._sender.resending and self._within_pace():
-            due = self._sender.due_again
-            chunks, finished = self._sender.resend(lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us())
+        """What was unacknowledged when the last connection ended comes first, with what stands between."""
+        while self._departures.writable and (self._sender.resending or self._between) and self._within_pace():
+            if self._between and self._send_between():
+                continue
+            due, before = self._sender.due_again, {owner: int(seqs[0]) for owner, seqs in self._between.items()}
+            chunks, finished = self._sender.resend(
+                lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us(), before=before
+            )
             self._spend(due - self._sender.due_again)
             for chunk in chunks:
                 self._departures.send(Departure(chunk), after_sync=False)
             self._finish(finished)
-            if not chunks:
+            if not chunks and self._sender.resending:
                 return
+
+    def _send_between(self) -> bool:
+        """Rows that never left and stand before the next one that is sent again; all of them if that was the last.
+
+        False if there are none: then they stand further behind.
+        """
+        following = self._sender.first_again() if self._sender.resending else None
+        if following is None and self._sender.resending:
+            return False  # a PUBREL is due, which brings no message
+        owner, until = following or (next(iter(self._between)), None)
+        seqs = self._between.get(owner, _NO_ROWS)
+        first = seqs if until is None else seqs[seqs < until]
+        first = first[: self._within_pace()]
+        if not len(first):
+            return False
+        if len(first) < len(seqs):
+            self._between[owner] = seqs[len(first) :]
+        else:
+            del self._between[owner]
+        forwarder = self._forwarders[owner]
+        self._send(forwarder, Polled(int(first[0]), forwarder.outbox.rows(first), first))
+        return True
 
     def _send_round(self, lane: Lane) -> bool:
         """One turn each route, as far as one write should go; False if none of them can send anything."""

@@ -6,9 +6,10 @@ and is asked for them again when a resumed session wants them resent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -204,17 +205,28 @@ class Sender:
         """How many of them."""
         return len(self._again)
 
+    def first_again(self) -> tuple[int, int] | None:
+        """Owner and number of the row that is sent again next; None if there is none, or only its PUBREL is due."""
+        _, owners, seqs, states = self.flow.among(self._again)
+        return (int(owners[0]), int(seqs[0])) if len(seqs) and states[0] != AWAIT_PUBCOMP else None
+
     def resend(
-        self, rows_of: Callable[[int, Seqs], Batch], now_us: int, identifiers_at: Callable[[int], Identifiers] = _no_identifiers
+        self,
+        rows_of: Callable[[int, Seqs], Batch],
+        now_us: int,
+        identifiers_at: Callable[[int], Identifiers] = _no_identifiers,
+        before: Mapping[int, int] = MappingProxyType({}),
     ) -> tuple[list[Any], list[Finished]]:
         """Some of what is due again, in the order of the first time: PUBLISH with DUP, PUBREL where PUBREC has come.
 
         The window of a new connection may be smaller than the one before: as much goes as it allows, the rest when
         acknowledgements have made room. Rows that the peer does not take any more (its largest packet has shrunk) are finished.
-        ``identifiers_at`` says by which subscriptions a row came.
+        ``identifiers_at`` says by which subscriptions a row came, ``before`` below which number rows of an owner may go now.
         """
-        sent, due = self.flow.among(self._sent_again).ids, self.flow.among(self._again).ids
+        sent, (due, owners, seqs, states) = self.flow.among(self._sent_again).ids, self.flow.among(self._again)
         count = max(min(self.flow.window - len(sent), RESEND_ROWS), 0)
+        for owner, first in before.items():
+            count = min(count, leading((owners != owner) | (seqs < first) | (states == AWAIT_PUBCOMP)))
         self._sent_again, self._again = np.concatenate((sent, due[:count])), due[count:]
         ids, owners, seqs, states = self.flow.among(due[:count])
         released = states == AWAIT_PUBCOMP

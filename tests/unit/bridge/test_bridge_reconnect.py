@@ -212,6 +212,32 @@ async def test_qos_0_rows_that_the_kernel_did_not_take_are_sent_after_the_cut(re
     assert bridge.sums_hold
 
 
+@pytest.mark.parametrize("session_present", [True, False])
+@pytest.mark.parametrize("cuts", [1, 2])
+async def test_rows_of_every_qos_that_the_kernel_did_not_take_keep_their_order_over_a_cut(
+    remote: Remote, span: Spans, cuts: int, session_present: bool
+) -> None:
+    bridge = span()
+    for cut in range(cuts):
+        visit = await remote.accept(session_present=session_present and cut > 0)
+        await until(lambda: bridge.uplink.connected)
+        visit.pause()
+        if not cut:
+            for n in range(300):
+                bridge.land(1, qos=n % 3, content_type="x" * 60_000)
+        link = bridge.uplink._link
+        await until(lambda link=link: link is not None and not link.writable)
+        visit.cut()
+        await until(lambda: not bridge.uplink.connected)
+    taken = bridge.outboxes[0].delivered
+    again = await remote.accept(session_present=session_present)
+    came = [int(one.payload) for one in await again.publishes(300 - taken)]
+    assert came == sorted(came)
+    assert {n for n in range(300) if n % 3} <= set(came)
+    await until(lambda: bridge.outboxes[0].delivered == 100)
+    assert bridge.sums_hold
+
+
 async def test_a_remote_that_ends_the_connection_is_reconnected_to(remote: Remote, span: Spans) -> None:
     bridge = span()
     visit = await remote.accept()
