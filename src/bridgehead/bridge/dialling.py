@@ -6,6 +6,7 @@ Certificates and secrets are read when a connection is made: one that was replac
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,17 @@ MQTT_BYTES: Final = 65_535
 
 CONNECT_WITHIN: Final = 10.0
 """Seconds for a TCP connection, and again for a proxy's answer and for that to a WebSocket upgrade."""
+
+
+UNSENT_BYTES: Final = 128 * 1024
+"""What the kernel takes and has not sent yet, about. What it has taken is lost in a cut at QoS 0: the rest is kept by us."""
+
+
+def keep_little_unsent(transport: asyncio.BaseTransport) -> None:
+    """Else it would take megabytes for a remote that does not read. What is on its way it sees no matter how."""
+    wire = transport.get_extra_info("socket")
+    if wire is not None and hasattr(socket, "TCP_NOTSENT_LOWAT"):
+        wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,7 @@ class Way:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_WITHIN):  # not wait_for: up to 3.11 it may swallow that we are to end
             transport, _ = await loop.create_connection(lambda: top, *target)
+        keep_little_unsent(transport)
         return transport
 
     def reached(self, host: str, port: int) -> str:

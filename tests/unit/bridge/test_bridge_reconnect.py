@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
+from array import array
 from collections.abc import Callable
+from typing import Final
 
 import pytest
 
-from bridgehead.bridge.dialling import Credentials
+from bridgehead.bridge.dialling import UNSENT_BYTES, Credentials
 from bridgehead.bridge.outgoing import LAST_ID
 from bridgehead.wire.packets import Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from making.remote import Remote, Visit
 from making.span import Span, until
 
 Spans = Callable[..., Span]
+SIOCOUTQNSD: Final = 0x894B
+"""Asks Linux for the bytes of a socket that it has taken and not sent."""
 
 
 def told(publishes: list[Publish]) -> list[tuple[int, int, bool]]:
@@ -210,6 +215,21 @@ async def test_qos_0_rows_that_the_kernel_did_not_take_are_sent_after_the_cut(re
     assert got == list(range(taken, 400))
     await until(lambda: bridge.outboxes[0].delivered == 400)
     assert bridge.sums_hold
+
+
+async def test_the_kernel_takes_little_for_a_remote_that_does_not_read(remote: Remote, span: Spans) -> None:
+    bridge = span()
+    visit = await remote.accept()
+    await until(lambda: bridge.uplink.connected)
+    visit.pause()
+    bridge.land(400, qos=0, content_type="x" * 50_000)
+    link = bridge.uplink._link
+    await until(lambda: link is not None and not link.writable)
+    assert link is not None
+    assert link._transport is not None
+    unsent = array("i", [0])
+    fcntl.ioctl(link._transport.get_extra_info("socket").fileno(), SIOCOUTQNSD, unsent)
+    assert unsent[0] < 4 * UNSENT_BYTES
 
 
 @pytest.mark.parametrize("session_present", [True, False])
