@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridgehead.bridge.acklatency import AckLatency
+from bridgehead.bridge.between import Between
 from bridgehead.bridge.echoes import EchoWindow
 from bridgehead.bridge.forwarder import Forwarder, Lane
 from bridgehead.bridge.lateacks import Acks, LateAcks, can_wait
@@ -54,7 +55,6 @@ BACKLOG_BYTES: Final = 64 * 1024
 BACKLOG_LOOKS: Final = 0.005
 """Where what is live goes first: how much of a backlog may wait in the socket, and after how many seconds to look again."""
 PUBREL: Final = 6
-_NO_ROWS: Final[Seqs] = np.zeros(0, np.int64)
 
 
 class Outgoing:
@@ -92,7 +92,7 @@ class Outgoing:
         self._due_timer: asyncio.TimerHandle | None = None  # when something that waits for its time may leave
         self._look_again: float | None = None  # when rows may leave that may not leave now
         self._acknowledged = 0  # acknowledgements that moved something, ever
-        self._between: dict[int, Seqs] = {}  # by their queue: rows of QoS 0 that never left, and stood among those in flight
+        self._between = Between()
         self._never_left = np.zeros(0, np.uint16)  # ids of rows that were about to leave when the last connection ended
         self._doubted = 0  # rows of an earlier life that may have left in a session which is not ours
         self._fresh = True  # the remote may hold ids half-way that this process knows nothing of
@@ -152,9 +152,8 @@ class Outgoing:
         self._resumed = self._fresh = settle
         self._barrier = self._record is not None and self._record.known
         lost = self._sender.forget()
-        between, self._between = self._between, {}
-        for owner in lost.keys() | between.keys():
-            self._forwarders[owner].lost(np.concatenate((lost.get(owner, _NO_ROWS), between.get(owner, _NO_ROWS))))
+        for owner, seqs in (*lost.items(), *self._between.give_all_back().items()):
+            self._forwarders[owner].lost(seqs)
         if self._record is not None and self._barrier:
             self._record.begin()
         return doubted + sum(len(seqs) for seqs in lost.values())
@@ -187,21 +186,15 @@ class Outgoing:
             unsent = [seqs for number, seqs in remains.rows if number == forwarder.number]
             if self.echoes is not None and unsent:
                 self.echoes.unsent(forwarder.outbox.rows(np.concatenate(unsent)))
-            never_left = np.concatenate([self._between.pop(forwarder.number, _NO_ROWS), *unsent])
-            forwarder.lost(self._not_between(forwarder, never_left))
+            forwarder.lost(self._not_between(forwarder, unsent))
             forwarder.hold()
 
-    def _not_between(self, forwarder: Forwarder, never_left: Seqs) -> Seqs:
-        """Those behind all that is in flight. The others stand among rows that go again if the remote has kept the session, and
-        go with them: order is kept at every QoS. Where rows were refused, order has its own rules: all of them wait again.
-        """
+    def _not_between(self, forwarder: Forwarder, unsent: list[Seqs]) -> Seqs:
+        """Those of the rows that never left which wait again. Where rows were refused order has its own rules: there all do."""
+        never_left = np.concatenate([self._between.give_back(forwarder.number), *unsent])
         if not len(never_left) or forwarder.poison.remembers:
             return never_left
-        never_left = np.sort(never_left)
-        count = int(np.searchsorted(never_left, self._sender.in_flight_of(forwarder.number).max(initial=-1)))
-        if count:
-            self._between[forwarder.number] = never_left[:count]
-        return never_left[count:]
+        return self._between.keep(forwarder.number, never_left, self._sender.in_flight_of(forwarder.number))
 
     async def fall_silent(self, patience: float) -> None:
         """Send nothing new, and wait so long for what is in flight: what is acknowledged now does not come twice."""
@@ -222,7 +215,7 @@ class Outgoing:
         self.stop()
         forwarders, self._forwarders = self._forwarders, []
         for forwarder in forwarders:
-            between = self._between.pop(forwarder.number, _NO_ROWS)
+            between = self._between.give_back(forwarder.number)
             forwarder.retire(np.concatenate((self._sender.in_flight_of(forwarder.number), between)))
         if self._fresh and not self.in_flight:
             self._forget_record()  # the remote may hold ids that nobody knows of: whoever comes next must not think otherwise
@@ -308,9 +301,9 @@ class Outgoing:
         while self._departures.writable and (self._sender.resending or self._between) and self._within_pace():
             if self._between and self._send_between():
                 continue
-            due, before = self._sender.due_again, {owner: int(seqs[0]) for owner, seqs in self._between.items()}
+            due = self._sender.due_again
             chunks, finished = self._sender.resend(
-                lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us(), before=before
+                lambda owner, seqs: self._forwarders[owner].outbox.rows(seqs), now_us(), before=self._between.first
             )
             self._spend(due - self._sender.due_again)
             for chunk in chunks:
@@ -320,25 +313,15 @@ class Outgoing:
                 return
 
     def _send_between(self) -> bool:
-        """Rows that never left and stand before the next one that is sent again; all of them if that was the last.
-
-        False if there are none: then they stand further behind.
-        """
-        following = self._sender.first_again() if self._sender.resending else None
+        """False if nothing stands before what goes again next; a PUBREL brings no message, and nothing stands before it."""
+        following = self._sender.first_again()
         if following is None and self._sender.resending:
-            return False  # a PUBREL is due, which brings no message
-        owner, until = following or (next(iter(self._between)), None)
-        seqs = self._between.get(owner, _NO_ROWS)
-        first = seqs if until is None else seqs[seqs < until]
-        first = first[: self._within_pace()]
-        if not len(first):
             return False
-        if len(first) < len(seqs):
-            self._between[owner] = seqs[len(first) :]
-        else:
-            del self._between[owner]
-        forwarder = self._forwarders[owner]
-        self._send(forwarder, Polled(int(first[0]), forwarder.outbox.rows(first), first))
+        rows = self._between.take(following, self._within_pace())
+        if rows is None:
+            return False
+        forwarder, seqs = self._forwarders[rows[0]], rows[1]
+        self._send(forwarder, Polled(int(seqs[0]), forwarder.outbox.rows(seqs), seqs))
         return True
 
     def _send_round(self, lane: Lane) -> bool:
