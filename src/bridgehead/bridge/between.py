@@ -48,7 +48,7 @@ class Between:
         return rows
 
     def take(self, following: tuple[int, int] | None, most: int) -> tuple[int, Seqs] | None:
-        """A queue and rows of it that go now: before ``following``, the queue and the row that goes again next, if there is one.
+        """A queue and rows of it that go now: before ``following``, the queue and row that go again next, if any.
 
         There must be some; None if they all stand further behind.
         """
