@@ -89,6 +89,19 @@ def test_where_nothing_can_be_audited_one_line_says_so(tmp_path: Path) -> None:
     node.stop()
 
 
+def test_the_store_of_a_running_node_that_is_asked_at_a_wrong_port_is_refused_in_one_line(tmp_path: Path) -> None:
+    document = {"persistence": {"mode": "file-native"}, "pipeline": {"engine": "inline"}}
+    node = NodeProcess(tmp_path / "node", document).start()
+    data = tmp_path / "node" / "data"
+    elsewhere = NodeProcess(tmp_path / "elsewhere", {**document, "dataDir": str(data)})
+    result = in_words(elsewhere)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr == f"bridgehead: {data / 'store'} is in use by another node\n"
+    node.stop()
+    result = in_words(elsewhere)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_the_status_is_for_people_and_a_node_that_does_not_answer_is_one_line(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path, {"pipeline": {"engine": "inline"}})
     command = [COMMAND, "status", "-c", str(node.file)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bridgehead.commands.nodeapi import NodeApi
-from bridgehead.errors import CommandError, NotRunningError, StorageError
+from bridgehead.errors import CommandError, NotRunningError, NotThereError
 from bridgehead.settings.model import Settings
 from bridgehead.storage.ledger import Tally
 from bridgehead.telemetry.audit import equation, sums, with_faults
@@ -23,14 +23,14 @@ def audit(settings: Settings) -> dict[str, Any]:
 
 
 def account_of_store(settings: Settings, why: str) -> dict[str, Any]:
-    """What waits is counted row by row, and held against the ledgers."""
+    """What waits is counted row by row, and held against the ledgers. ``why`` is why no node was asked."""
     if settings.persistence.mode != "file-native":
         raise CommandError(f"{why}, and persistence.mode in-memory leaves nothing behind: there is nothing to audit")
     from bridgehead.storage.recount import recount
 
     try:
         found = recount(Path(settings.data_dir) / "store")
-    except StorageError as error:
+    except NotThereError as error:
         raise CommandError(f"{why}, and {error}: there is nothing to audit") from None
     present = {route.id for route in settings.routes()}
     names = sorted(present | found.routes | found.journal.keys())

@@ -26,12 +26,22 @@ def check_format(found: bytes | None, directory: Path) -> None:
         raise StartError(f"{directory} has the format {found.decode(errors='replace')}, this version knows only {FORMAT}")
 
 
-def must_know_format(db: Rdict, directory: Path) -> None:
+def must_know_format(db: Rdict, directory: Path) -> bool:
+    """Whether the store says its format, which is ours then."""
     try:
         found = db.get(FORMAT_KEY)
     except Exception as error:
         raise reading_failed(error) from None
     check_format(found, directory)
+    return found is not None
+
+
+def must_be_ours(db: Rdict, directory: Path) -> bool:
+    """Whether the store says its format, which is ours then; one that does not must be new, with nothing in it."""
+    known = must_know_format(db, directory)
+    if not known and next(scan(db, b""), None) is not None:
+        raise StartError(f"{directory} holds data of something else")
+    return known
 
 
 def write_meta(db: Rdict, incarnation: str) -> None:
@@ -59,17 +69,15 @@ def front_of(db: Rdict) -> tuple[int, int] | None:
 
 
 def incarnation_of(db: Rdict, directory: Path) -> str:
-    """The incarnation of the offsets in this store, whose format is known; a new store gets one."""
-    try:
-        found, stored = db.get(FORMAT_KEY), db.get(INCARNATION_KEY)
-    except Exception as error:
-        raise reading_failed(error) from None
-    if found is None:
-        if next(scan(db, b""), None) is not None:
-            raise StartError(f"{directory} holds data of something else")
+    """The incarnation of the offsets in this store, which must be ours; a new store gets one."""
+    if not must_be_ours(db, directory):
         incarnation = secrets.token_hex(8)
         write_meta(db, incarnation)
         return incarnation
+    try:
+        stored = db.get(INCARNATION_KEY)
+    except Exception as error:
+        raise reading_failed(error) from None
     if stored is None:
         raise DamageError("it does not say which life its offsets belong to")
     return bytes(unseal(INCARNATION_KEY, stored, "the incarnation")).decode()

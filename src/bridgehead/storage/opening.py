@@ -39,7 +39,7 @@ def open_sound(directory: Path) -> Rdict:
     """The store, made if there is none. StartError: it cannot be used as things are; DamageError: it is not what we left."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if _is_new(directory):
+        if is_new(directory):
             return rdict(directory, options(create=True))
         _must_be_whole(directory)
         return _open(directory)
@@ -74,7 +74,7 @@ def _open(directory: Path) -> Rdict:
     return db
 
 
-def _is_new(directory: Path) -> bool:
+def is_new(directory: Path) -> bool:
     """Nothing is there, or not more than a creation leaves that was cut short."""
     left = (path for pattern in ("CURRENT", "*.log", "*.sst", "front-*") for path in directory.glob(pattern))
     return next(left, None) is None

@@ -17,15 +17,16 @@ import pyarrow.compute as pc
 from rocksdict import AccessType, Rdict
 
 from bridgehead.columns.batches import Batch
-from bridgehead.errors import DamageError, StorageError
+from bridgehead.errors import NotThereError, StorageError
 from bridgehead.storage import frontlog
 from bridgehead.storage.donenotes import DONE_NOTES, OUTBOX
 from bridgehead.storage.engine import Shelf
 from bridgehead.storage.journal import JOURNAL, consumed_name
 from bridgehead.storage.keys import Kind, number_of, numbered_key, shelf_of
 from bridgehead.storage.ledger import LEDGER, ROUTE, Tally
-from bridgehead.storage.meta import front_of
-from bridgehead.storage.opening import options, rdict
+from bridgehead.storage.lock import StoreLock
+from bridgehead.storage.meta import front_of, must_be_ours
+from bridgehead.storage.opening import is_new, options, rdict
 from bridgehead.storage.overlay import Overlay
 from bridgehead.storage.values import unpack_batch, unpack_note, unpack_shape, unpack_state
 
@@ -44,17 +45,27 @@ class Recount:
 
 
 def recount(directory: Path) -> Recount:
-    """StorageError if there is no store, or it cannot be read."""
-    if not (directory / "CURRENT").exists():
-        raise StorageError(f"there is no store in {directory}")
+    """NotThereError: there is no store; StartError: a node uses it, or it is not ours; StorageError: it cannot be read."""
+    lock = StoreLock(directory, shared=True)
+    try:
+        if is_new(directory):
+            raise NotThereError(f"there is no store in {directory}")
+        return _read(directory)
+    except StorageError as error:
+        in_one_line = " ".join(str(error).split())  # RocksDB may need several
+        raise StorageError(f"{directory} cannot be read: {in_one_line}") from None
+    finally:
+        lock.release()
+
+
+def _read(directory: Path) -> Recount:
     try:
         db = rdict(directory, options(), AccessType.read_only(False))
     except Exception as error:
-        raise StorageError(f"{directory} cannot be read: {error}") from None
+        raise StorageError(str(error)) from None
     try:
+        must_be_ours(db, directory)
         return _count(_Store(db, _not_yet_there(db, directory)))
-    except DamageError as error:
-        raise StorageError(f"{directory} cannot be read: {error}") from None
     finally:
         db.close()
 

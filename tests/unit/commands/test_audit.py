@@ -11,14 +11,17 @@ from rocksdict import Options, Rdict
 
 from bridgehead.app import Node
 from bridgehead.commands.audit import account_of_store, audit, text_of
-from bridgehead.errors import CommandError
+from bridgehead.errors import CommandError, StartError, StorageError
 from bridgehead.settings.model import Settings
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.keys import Kind
 from bridgehead.storage.ledger import LEDGER, Tally
+from bridgehead.storage.lock import StoreLock
+from bridgehead.storage.meta import FORMAT_KEY
 from bridgehead.storage.rocks import RocksEngine
 from bridgehead.telemetry.audit import account, faults_of
 from bridgehead.wire.packets import Puback
+from making.damage import cut
 from making.node import inline_node
 from making.remote import Remote
 from making.rows import numbered, wire_rows
@@ -53,6 +56,10 @@ async def left(remote: Remote, tmp_path: Path) -> tuple[Settings, str]:
 
 def store_of(settings: Settings) -> Path:
     return Path(settings.data_dir) / "store"
+
+
+def files_of(settings: Settings) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in Path(settings.data_dir).rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("given", [{}, FILE_NATIVE], ids=["in-memory", "file-native"])
@@ -95,6 +102,66 @@ async def test_counting_changes_nothing(left: tuple[Settings, str]) -> None:
     settings, _ = left
     before = account_of_store(settings, "")
     assert account_of_store(settings, "") == before
+
+
+async def test_counting_leaves_every_file_as_it_is_and_makes_none(left: tuple[Settings, str]) -> None:
+    settings, _ = left
+    store_of(settings).with_name("store.lock").unlink()  # as in a copy of the store alone
+    before = files_of(settings)
+    assert account_of_store(settings, "")["addsUp"]
+    assert files_of(settings) == before
+
+
+async def test_a_store_in_use_by_a_node_that_does_not_answer_is_refused(left: tuple[Settings, str]) -> None:
+    settings, _ = left
+    engine = RocksEngine(store_of(settings))
+    with pytest.raises(StartError, match=r"is in use by another node$"):
+        account_of_store(settings, "no node answers")
+    engine.close()
+    assert account_of_store(settings, "no node answers")["addsUp"]
+
+
+async def test_while_one_counts_others_may_count_too_and_no_node_starts(left: tuple[Settings, str]) -> None:
+    settings, _ = left
+    counting = StoreLock(store_of(settings), shared=True)
+    assert account_of_store(settings, "")["addsUp"]
+    with pytest.raises(StartError, match=r"is in use by another node$"):
+        RocksEngine(store_of(settings))
+    counting.release()
+    RocksEngine(store_of(settings)).close()
+
+
+@pytest.mark.parametrize("version", [b"5", b"7", b"99", b"xyz", b"", None])
+async def test_what_a_start_refuses_for_its_format_an_audit_refuses_with_the_same_words(
+    left: tuple[Settings, str], version: bytes | None
+) -> None:
+    settings, _ = left
+    store = Rdict(str(store_of(settings)), Options(raw_mode=True))
+    if version is None:
+        del store[FORMAT_KEY]
+    else:
+        store[FORMAT_KEY] = version
+    store.close()
+    with pytest.raises(StartError, match=r"has the format|holds data of something else") as audited:
+        account_of_store(settings, "no node answers")
+    with pytest.raises(StartError) as started:
+        RocksEngine(store_of(settings))
+    assert str(audited.value) == str(started.value)
+
+
+async def test_a_store_that_cannot_be_read_is_told_as_that_in_one_line(left: tuple[Settings, str]) -> None:
+    settings, _ = left
+    cut(next(store_of(settings).glob("*.sst")), 100)
+    with pytest.raises(StorageError, match=r"/store cannot be read: Corruption: .* may be corrupted\.$") as told:
+        account_of_store(settings, "no node answers")
+    assert "\n" not in str(told.value)
+
+
+async def test_a_store_that_has_lost_its_first_file_is_not_taken_for_none(left: tuple[Settings, str]) -> None:
+    settings, _ = left
+    (store_of(settings) / "CURRENT").unlink()
+    with pytest.raises(StorageError, match=r"/store cannot be read: .*/CURRENT: No such file or directory$"):
+        account_of_store(settings, "no node answers")
 
 
 @pytest.mark.parametrize("number", ["received", "consumed", "entered", "delivered"])
