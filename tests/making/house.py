@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from bridgehead.broker.broker import Broker
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.gate import Gate
@@ -13,6 +15,8 @@ from bridgehead.storage.freespace import FreeSpace
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
+
+AS_USUAL: Final = RouteRules("out")
 
 
 class House:
@@ -42,22 +46,26 @@ class FullHouse(House):
     """The same house, but its route refuses when it is full; and a second route for ``out/both/#`` that never is."""
 
     def __init__(
-        self, limit: int, max_bytes: int = 1 << 40, space: FreeSpace | None = None, engine: Engine | None = None
+        self,
+        limit: int,
+        max_bytes: int = 1 << 40,
+        space: FreeSpace | None = None,
+        engine: Engine | None = None,
+        rules: RouteRules = AS_USUAL,
     ) -> None:
         super().__init__(space=space, engine=engine)
         self.outbox = Outbox("out", self.engine, limit, max_bytes, strategy="refuse")
-        self.door.room = Room(self.outbox, self.journal)
+        self.door.room = Room(self.outbox, self.journal, rules)
         self.outbox.on_left = self.broker.room_again
         self.other = Door(DoorRule(route="other", bridge="b", filters=("out/both/#",)), self.log)
         self.doors.append(self.other)
         self.other_outbox = Outbox("other", self.engine, 1 << 40, 1 << 40)
         self.gate = Gate(self.engine, self.journal, {"out": self.outbox, "other": self.other_outbox})
-        rules = [RouteRules("out"), RouteRules("other")]
-        self._inline = InlineEngine(self.engine, self.gate.landing, self.log, rules)
+        self.inline = InlineEngine(self.engine, self.gate.landing, self.log, [rules, RouteRules("other")])
 
     def move(self) -> None:
         """The pipeline does its work."""
-        while self._inline.run():
+        while self.inline.run():
             continue
 
     def leave(self, rows: int) -> list[bytes]:

@@ -8,9 +8,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bridgehead.columns.batches import constant_label
 from bridgehead.pipeline.admission import DISK, DROPPED, HELD, TOLD, Verdict, guarded, judge
 from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.room import Room
+from bridgehead.pipeline.rules import RouteRules
 from bridgehead.storage.journal import SHARED, Journal
 from bridgehead.storage.memory import MemoryEngine
 from bridgehead.storage.outbox import Outbox
@@ -29,10 +31,13 @@ rows_sent = st.lists(
     min_size=1,
     max_size=40,
 )
+heavier = st.fixed_dictionaries({route: st.sampled_from([0, 0, 30, 400]) for route in ROUTES})  # by a user property
 limits = st.fixed_dictionaries({route: st.tuples(st.integers(1, 12), st.sampled_from([MUCH, 500, 1500])) for route in ROUTES})
 
 
-def one_by_one(sent: list[Any], limit: dict[str, tuple[int, int]], low: bool, behind: set[int]) -> list[Any]:
+def one_by_one(
+    sent: list[Any], limit: dict[str, tuple[int, int]], added: dict[str, int], low: bool, behind: set[int]
+) -> list[Any]:
     """What becomes of each row: True (gets in), or a manner."""
     used = {route: [0, 0] for route in ROUTES}
     held = set(behind)
@@ -45,7 +50,7 @@ def one_by_one(sent: list[Any], limit: dict[str, tuple[int, int]], low: bool, be
         if not full and not (low and qos):
             for route in wanting:
                 used[route][0] += 1
-                used[route][1] += 64 + len("/".join(sorted(wanting)) or "-") + size
+                used[route][1] += 64 + len("/".join(sorted(wanting)) or "-") + size + added[route]
             fate.append(True)
         elif qos == 0:
             fate.append(DROPPED)
@@ -58,15 +63,17 @@ def one_by_one(sent: list[Any], limit: dict[str, tuple[int, int]], low: bool, be
 
 
 @settings(max_examples=300, deadline=None)
-@given(sent=rows_sent, limit=limits, low=st.booleans(), behind=st.sets(st.integers(3, 4)))
+@given(sent=rows_sent, limit=limits, added=heavier, low=st.booleans(), behind=st.sets(st.integers(3, 4)))
 def test_all_rows_at_once_are_judged_as_one_by_one(
-    sent: list[Any], limit: dict[str, tuple[int, int]], low: bool, behind: set[int]
+    sent: list[Any], limit: dict[str, tuple[int, int]], added: dict[str, int], low: bool, behind: set[int]
 ) -> None:
     engine = MemoryEngine()
     journal = Journal(engine, MUCH)
     doors = {route: Door(DoorRule(route, "bridge", ("#",)), journal.log(SHARED)) for route in ROUTES}
     for route, door in doors.items():
-        door.room = Room(Outbox(route, engine, *limit[route], strategy="refuse"), journal)
+        properties = (("", "v" * added[route]),) if added[route] else ()
+        rules = RouteRules(route, user_properties=properties, count_hops=False)
+        door.room = Room(Outbox(route, engine, *limit[route], strategy="refuse"), journal, rules)
     topics = ["/".join(sorted(wanting)) or "-" for _, wanting, _, _ in sent]
     batch = wire_rows(*({"topic": t, "payload": bytes(row[3]), "qos": row[2]} for t, row in zip(topics, sent, strict=True)))
     groups = [
@@ -81,7 +88,7 @@ def test_all_rows_at_once_are_judged_as_one_by_one(
         verdict.hold(who, int(np.argmax(conns == who)), None)
     if low:
         verdict.keep_out(np.flatnonzero((qos > 0) & verdict.admitted), DISK)
-    judge(verdict, guarded(groups, batch), batch)
+    judge(verdict, guarded(groups, batch), batch, constant_label("c", len(sent)))
 
     found: list[Any] = [True if admitted else None for admitted in verdict.admitted]
     for who in verdict.held:
@@ -93,4 +100,4 @@ def test_all_rows_at_once_are_judged_as_one_by_one(
             for at in out:
                 assert found[at] is None
                 found[at] = manner
-    assert found == one_by_one(sent, limit, low, behind)
+    assert found == one_by_one(sent, limit, added, low, behind)

@@ -7,15 +7,25 @@ import re
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridgehead.columns.batches import concat
+from bridgehead.columns.batches import concat, row_weights
 from bridgehead.columns.schema import MESSAGE, OUTBOX, STORED
 from bridgehead.pipeline.hops import HOP_COUNT, hop_counts
 from bridgehead.pipeline.protocol import ROUTED, ROUTED_CLIENTS
-from bridgehead.pipeline.rules import NO_DESTINATION, RouteRules, applied, apply, split_routes, together
+from bridgehead.pipeline.rules import (
+    NO_DESTINATION,
+    RouteRules,
+    applied,
+    apply,
+    made_weights,
+    most_added,
+    split_routes,
+    together,
+)
 from bridgehead.pipeline.service import _routed_rows
 from making.rows import stored_rows
 
@@ -195,6 +205,22 @@ def test_routes_with_the_same_rules_are_done_at_once_and_each_as_if_alone(
         for route, made, reason in applied(stored_rows(one), "log", 7 + at, of_route):
             alone.setdefault((route, reason), []).extend(as_given(made))
     assert found == alone
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(row, min_size=1, max_size=8), rules, st.sampled_from([0, 5, 95, 10**12 - 3]), st.booleans(), st.data())
+def test_what_rows_will_weigh_is_known_before_they_are_made(
+    rows: list[Row], rule: RouteRules, offset: int, identified: bool, data: st.DataObject
+) -> None:
+    rule = replace(rule, message_id=("id", "edge")) if identified else rule
+    first = data.draw(st.integers(0, len(rows) - 1))
+    stored = stored_rows(*({**one, "route": "r", "qos": one["qos"] or 0} for one in rows)).slice(first)
+    offsets = np.arange(offset, offset + stored.num_rows)
+    found = made_weights(stored, rule, "log", offsets, stored.column("client_id"))
+    going = [bool(destination_of(one, rule)) for one in rows[first:]]
+    made = [np.diff(row_weights(batch)) for _, batch, reason in applied(stored, "log", offset, {"r": rule}) if reason is None]
+    assert found[going].tolist() == [int(each) for weights in made for each in weights]
+    assert (found <= np.diff(row_weights(stored)) + most_added(rule, "log")).all()
 
 
 @settings(max_examples=100, deadline=None)

@@ -168,7 +168,7 @@ class Consumer:
             verdict.hold(0, 0, None)
         if low:
             verdict.keep_out(np.flatnonzero((qos > 0) & verdict.admitted), DISK)
-        judge(verdict, short, batch)
+        judge(verdict, short, batch, self._clients(batch.num_rows))
         for guard, out in verdict.refused(DROPPED):
             if isinstance(guard, Door):
                 guard.turn_away(len(out), told=False)
@@ -220,7 +220,7 @@ class Consumer:
             if batch.num_rows == 0:
                 return
         times = timestamps(now_us(), batch.num_rows)
-        clients = pa.DictionaryArray.from_arrays(pa.array(np.zeros(batch.num_rows, np.int32)), self._client)
+        clients = self._clients(batch.num_rows)
         numbers = self._plans.look_up(batch.column("topic"))
         plans = self._plans.known
         if flagged and self.levels:
@@ -235,6 +235,9 @@ class Consumer:
                 if not plan.doors:
                     self.unmatched += len(mine) - int(np.count_nonzero(copies[mine]))
         self._doorways.admit(changes, Arrived(batch, clients, times), plans, numbers, copies)
+
+    def _clients(self, rows: int) -> pa.DictionaryArray:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), self._client)
 
     def _without_stored(self, batch: Batch) -> Batch:
         """MQTT 3.1.1 has no way to ask for no stored messages when subscribing: they are told by their flag."""
@@ -263,7 +266,7 @@ class Consumer:
         doors = {door.rule.route: door for door in self._doors}
         for route, topics in self.levels.end().items():
             gone = deletions(topics)
-            clients = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(topics), np.int32)), self._client)
+            clients = self._clients(len(topics))
             self.levels.came(changes, route, gone)
             doors[route].admit(changes, gone, clients, timestamps(now_us(), len(topics)))
             self.deleted += len(topics)

@@ -99,7 +99,7 @@ class Broker:
         self.doorkeeper.offer_if_due(sources)  # those who were held back came first
         names = {connection.number: connection.client_id for connection in sources}
         batch, clients = wire_batch(rows), clients_of(rows.rows[:, CONN], names.__getitem__)
-        verdict = self.doorkeeper.judge(batch, rows, sources)
+        verdict = self.doorkeeper.judge(batch, clients, rows, sources)
         answers = None
         if verdict is not None:
             answers = self.doorkeeper.carry_out(verdict, rows, sources)
@@ -137,7 +137,7 @@ class Broker:
         short = self.distributor.short(batch)
         if short:
             verdict = verdict_from_within(batch, waits=waits)
-            judge(verdict, short, batch)
+            judge(verdict, short, batch, clients)
             count_out(verdict)
             done = verdict.held[0][0] if verdict.held else done
             admitted = pa.array(verdict.admitted)
@@ -154,12 +154,13 @@ class Broker:
         short = self.distributor.short(batch)
         if self._journal.full or self.doorkeeper.disk_is_low(batch):
             return False
+        clients = single_client(client_id, batch.num_rows)
         if short:
             verdict = verdict_from_within(batch, waits=True)
-            judge(verdict, short, batch)
+            judge(verdict, short, batch, clients)
             if not verdict.admitted.all():
                 return False
-        self._accept(batch, single_client(client_id, batch.num_rows), with_it)
+        self._accept(batch, clients, with_it)
         return True
 
     def _accept(self, batch: Batch, clients: pa.DictionaryArray, with_it: Also) -> None:

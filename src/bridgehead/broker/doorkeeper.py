@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from bridgehead.broker.connection import Connection
 from bridgehead.columns.batches import Batch
@@ -54,7 +55,7 @@ class Doorkeeper:
 
     # -- a turn -------------------------------------------------------------------------------------------------------
 
-    def judge(self, batch: Batch, rows: Rows, sources: list[Connection]) -> Verdict | None:
+    def judge(self, batch: Batch, clients: pa.Array, rows: Rows, sources: list[Connection]) -> Verdict | None:
         """Who gets in; None stands for all."""
         low = self._space is not None and not self._space.coming(len(rows.arena))
         behind = [source for source in dict.fromkeys(sources) if source in self._held] if self._held else []
@@ -72,7 +73,7 @@ class Doorkeeper:
                 verdict.hold(source.number, int(own[0]), None)
         if low:
             verdict.keep_out(np.flatnonzero((qos > 0) & verdict.admitted), DISK)
-        judge(verdict, short, batch)
+        judge(verdict, short, batch, clients)
         return verdict
 
     def disk_is_low(self, batch: Batch) -> bool:

@@ -140,7 +140,11 @@ class Routes:
             door.rule, door.log = plan.door_rule(route), log
             door.closed = route.bridge in plan.closed
             refuses = route.strategy == "refuse"
-            door.room = Room(outbox, self._journal) if refuses else None
+            rules = None if route.id in plan.transforms else plan.rules[route.id]
+            if not refuses:
+                door.room = None
+            elif door.room is None or door.room.rules != rules:
+                door.room = Room(outbox, self._journal, rules)
             outbox.on_left = self._room_again if refuses else _nothing
         self.pushes[:] = self.doors_of("push")
 

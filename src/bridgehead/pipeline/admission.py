@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from bridgehead.columns.batches import Batch, row_weights
 from bridgehead.pipeline.door import Door
@@ -84,26 +85,26 @@ def guarded(groups: list[tuple[tuple[Door, ...], Rows]], batch: Batch) -> dict[D
         chosen = in_order(parts)
         rows = np.arange(batch.num_rows) if chosen is None else chosen
         assert door.room is not None
-        if not door.room.surely_fits(len(rows), int(weights[-1])):
+        if not door.room.surely_fits(len(rows), int(weights[-1]), door.log):
             passing = door.passing(batch)
             short[door] = rows if passing is None else rows[passing[rows]]
     return short
 
 
-def judge(verdict: Verdict, wanted: dict[Door, Indices], batch: Batch) -> None:
+def judge(verdict: Verdict, wanted: dict[Door, Indices], batch: Batch, clients: pa.Array) -> None:
     """Shut the doors that run out of room, each at the row for which it has none any more, the earliest first.
 
     Every round shuts one door for the rest of the turn. What it keeps out takes no room of another one, so these are
     counted anew; nothing in front of the row is touched any more.
     """
-    weights = np.diff(row_weights(batch))
-    still_open = dict(wanted)
+    still_open = {door: (rows, _weights(door, rows, batch, clients)) for door, rows in wanted.items()}
     while still_open:
         ends: list[tuple[int, Door, Indices]] = []
-        for door, rows in still_open.items():
-            rows = rows[verdict.admitted[rows]]
+        for door, (rows, weights) in still_open.items():
+            stay = verdict.admitted[rows]
+            rows = rows[stay]
             assert door.room is not None
-            fits = door.room.fitting(weights[rows])
+            fits = door.room.fitting(weights[stay])
             if fits < len(rows):
                 ends.append((int(rows[fits]), door, rows[fits:]))
         if not ends:
@@ -111,3 +112,12 @@ def judge(verdict: Verdict, wanted: dict[Door, Indices], batch: Batch) -> None:
         _, door, rows = min(ends, key=lambda end: end[0])
         del still_open[door]
         verdict.keep_out(rows, door)
+
+
+def _weights(door: Door, rows: Indices, batch: Batch, clients: pa.Array) -> Indices:
+    """What these rows will weigh behind the door."""
+    assert door.room is not None
+    if len(rows) < batch.num_rows:
+        chosen = pa.array(rows)
+        batch, clients = batch.take(chosen), clients.take(chosen)
+    return door.room.weights(batch, clients, door.log)

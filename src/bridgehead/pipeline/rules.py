@@ -5,20 +5,20 @@ One vectorised function on Arrow batches, run in Spark's workers and in the node
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridgehead.columns.batches import CONSTANT_ROWS, Batch, column_data, constant, list_bounds
+from bridgehead.columns.batches import CONSTANT_ROWS, Batch, column_data, constant, list_bounds, row_weights
 from bridgehead.columns.labels import Labels
 from bridgehead.columns.schema import OUTBOX, USER_PROPERTIES, USER_PROPERTY
-from bridgehead.pipeline.destination import HERE, NO_TOPIC, Where, change_of
+from bridgehead.pipeline.destination import HERE, LONGEST, NO_TOPIC, Where, change_of
 from bridgehead.pipeline.hops import HOP_COUNT, hop_counts, is_hop
 from bridgehead.storage.deadletters import NO_DESTINATION
 from bridgehead.wire.topictemplate import read_template
@@ -91,11 +91,11 @@ def together(
             own, routes, going = batch.take(chosen), every.only(rows), None if topics is None else topics.take(chosen)
         result = apply(own, rule, topics=going)
         if rule.message_id is not None:
-            key, beginning = rule.message_id
+            key, before = _id_before_offset(rule.message_id, log)
             offsets = _offsets(batch, first_offset)
             numbers = pa.array(offsets if rows is None else offsets[rows]).cast(pa.string())
             # No other message has this id: an offset is given once in a log's life.
-            result = with_ids(result, key, pc.binary_join_element_wise(f"{beginning}:{log}", numbers, ":"))
+            result = with_ids(result, key, pc.binary_join_element_wise(before, numbers, ""))
         nowhere = None if going is None else _nowhere(going)
         if nowhere is None:
             yield routes, result, None
@@ -172,6 +172,47 @@ def apply(batch: Batch, rules: RouteRules, hops: int = 0, topics: pa.Array | Non
         columns["retain"] = constant(False, pa.bool_(), rows)
     columns["user_properties"] = _user_properties(columns["user_properties"], rules, hops)
     return pa.RecordBatch.from_arrays([columns[name] for name in OUTBOX.names], schema=OUTBOX)
+
+
+def made_weights(batch: Batch, rules: RouteRules, log: str, offsets: Places, clients: pa.Array | None) -> Places:
+    """What rows of one route weigh when they are OUTBOX rows, from what they are before: no text that all get is copied."""
+    topics = change_of(rules.where)(batch.column("topic"), clients)
+    properties = _user_properties(batch.column("user_properties"), _hops_only(rules), rules.hops_unsaid)
+    for name, column in (("topic", topics), ("user_properties", properties)):
+        batch = batch.set_column(batch.schema.get_field_index(name), OUTBOX.field(name), column)
+    weights: Places = np.diff(row_weights(batch)) + _length(rules.user_properties)
+    if rules.message_id is not None:
+        weights += _length([_id_before_offset(rules.message_id, log)]) + np.searchsorted(_TENS, offsets, side="right") + 1
+    return weights
+
+
+@lru_cache(maxsize=4096)
+def most_added(rules: RouteRules, log: str) -> int:
+    """The bytes that one row may gain at most on its way to the outbox."""
+    added = _length(rules.user_properties) + (0 if rules.where == HERE else LONGEST)
+    if rules.count_hops:
+        added += _length([(HOP_COUNT, "-2147483648")])
+    if rules.message_id is not None:
+        added += _length([_id_before_offset(rules.message_id, log)]) + len(_TENS) + 1
+    return added
+
+
+_TENS: Final = 10 ** np.arange(1, 19)
+
+
+@lru_cache(maxsize=4096)
+def _hops_only(rules: RouteRules) -> RouteRules:
+    return RouteRules("", count_hops=rules.count_hops, hops_unsaid=rules.hops_unsaid)
+
+
+def _id_before_offset(message_id: tuple[str, str], log: str) -> tuple[str, str]:
+    """The user property of an id, without the number at its end."""
+    key, beginning = message_id
+    return key, f"{beginning}:{log}:"
+
+
+def _length(pairs: Iterable[tuple[str, str]]) -> int:
+    return sum(len(text.encode()) for pair in pairs for text in pair)
 
 
 def _clients(batch: Batch) -> pa.Array | None:

@@ -10,7 +10,9 @@ import pytest
 
 from bridgehead.broker.connection import Connection
 from bridgehead.clock import monotonic
+from bridgehead.pipeline.door import Door, DoorRule
 from bridgehead.pipeline.room import Room
+from bridgehead.pipeline.rules import RouteRules
 from bridgehead.storage.freespace import FreeSpace
 from bridgehead.wire.packets import Packet, Pingreq, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Subscription, Will
 from bridgehead.wire.reason import Reason
@@ -83,6 +85,40 @@ async def test_what_the_pipeline_has_not_moved_yet_takes_room_as_well(houses: An
     device.send(*messages(4, 2))
     await turn()
     assert device.received() == [Puback(4), Puback(5, FULL)]
+
+
+HEAVIER = RouteRules("out", user_properties=(("k", "v" * 8000),))
+
+
+@pytest.mark.parametrize("at_once", [40, 5, 1])
+@pytest.mark.parametrize("moving", ["passing the log", "through the log", "waiting in the log"])
+async def test_a_message_takes_the_room_of_what_its_route_makes_of_it(houses: Any, at_once: int, moving: str) -> None:
+    house = houses(100, max_bytes=64 << 10, rules=HEAVIER)
+    if moving == "passing the log":
+        house.door.pass_through = house.inline.pass_through
+    device = connected(house, "p")
+    for first in range(1, 41, at_once):
+        device.send(*messages(first, at_once))
+        await turn()
+        if moving == "through the log":
+            house.move()
+    assert device.received() == [Puback(number) if number <= 9 else Puback(number, FULL) for number in range(1, 41)]
+    assert house.leave(4) == payloads(1, 2, 3, 4)
+    device.send(*messages(41, 20))
+    await turn()
+    assert [answer.reason for answer in device.received()] == [0] * 4 + [FULL] * 16
+
+
+async def test_large_messages_of_another_route_in_the_same_log_take_no_room(houses: Any) -> None:
+    house = houses(100, max_bytes=64 << 10, rules=HEAVIER)
+    house.doors.append(Door(DoorRule(route="else", bridge="b", filters=("elsewhere",)), house.log))
+    house.broker.distributor.routes_changed()
+    device = connected(house, "p")
+    device.send(Publish("elsewhere", bytes(300_000), 1, packet_id=1), *messages(2, 5))
+    await turn()
+    device.send(*messages(7, 10))
+    await turn()
+    assert [answer.reason for answer in device.received()] == [0] * 10 + [FULL] * 6
 
 
 async def test_a_refused_qos_2_message_was_never_received(houses: Any) -> None:
