@@ -21,9 +21,11 @@ from rocksdict import Rdict, WriteBatch
 from bridgehead.errors import DamageError
 from bridgehead.storage import records
 from bridgehead.storage.diskpath import sync
+from bridgehead.storage.keys import Kind
 from bridgehead.storage.meta import FRONT_KEY
-from bridgehead.storage.records import Change, Held, Kept, Record
+from bridgehead.storage.records import Change, Held, Kept, Record, Ruin
 from bridgehead.storage.syncthread import SyncThread
+from bridgehead.storage.values import is_sound
 
 FILE_BYTES: Final = 64 << 20
 """A file that has grown so long gives way to the other one. What Spark needs some tenths of a second for is gone before."""
@@ -242,22 +244,56 @@ def _must_be_closed(directory: Path) -> None:
             raise DamageError("there is a front log, and nothing says where it begins")
 
 
-def read_past_damage(directory: Path, place: tuple[int, int] | None) -> Iterator[Record]:
+def read_past_damage(directory: Path, place: tuple[int, int] | None) -> Iterator[Record | Ruin]:
     """Everything that can be read and RocksDB may not have, in its order.
 
-    Where RocksDB cannot name the place any more: of each life, what reaches to its end without a gap. Replayed in its order
-    that changes nothing of what RocksDB has; older records without those behind them would bring back what is gone.
+    Of a record that is damaged and was promised to somebody, that is what stands by itself. Where RocksDB cannot name the place
+    any more: of each life, what reaches to its end without a gap. Replayed in its order that changes nothing of what RocksDB
+    has; older records without those behind them would bring back what is gone.
     """
     if place is not None and any(path.exists() for path in paths(directory, place[0])):
         life, first = place
-        yield from sorted((each for each in _found(directory, life) if each.number >= first), key=lambda each: each.number)
+        there: dict[int, Record | Ruin] = {each.number: each for each in _found(directory, life) if each.number >= first}
+        there.update(_ruins(directory, place))
+        yield from (there[number] for number in sorted(there))
         return
     for life in lives(directory):
-        there = {record.number: record for record in _found(directory, life)}
-        first = max(there, default=0)
-        while first - 1 in there:
+        found = {record.number: record for record in _found(directory, life)}
+        first = max(found, default=0)
+        while first - 1 in found:
             first -= 1
-        yield from (there[number] for number in range(first, max(there, default=-1) + 1))
+        yield from (found[number] for number in range(first, max(found, default=-1) + 1))
+
+
+def tells_what_is_lost(directory: Path, place: tuple[int, int] | None) -> bool:
+    """Whether all that is missing of the log are batches whose index entries are there: these say which rows they held."""
+    if place is None:
+        return False
+    ruins = _ruins(directory, place)
+    return set(ruins) == _missing(directory, place) and all(
+        ruin.exact and all(_has_entry(ruin, key) for key in ruin.unsound) for ruin in ruins.values()
+    )
+
+
+def _has_entry(ruin: Ruin, key: bytes) -> bool:
+    entry = Kind.INDEX.value + key[len(Kind.BATCH.value) :]
+    return key.startswith(Kind.BATCH.value) and any(each == entry for each, _ in ruin.sound)
+
+
+def _ruins(directory: Path, place: tuple[int, int]) -> dict[int, Ruin]:
+    """By their numbers: records that were promised to somebody, and are damaged."""
+    missing = _missing(directory, place)
+    found = (
+        ruin for path in _there(directory, place[0]) for ruin in records.find_ruins(path.read_bytes(), place[0], is_sound)
+    )
+    return {ruin.number: ruin for ruin in found if ruin.number in missing}
+
+
+def _missing(directory: Path, place: tuple[int, int]) -> set[int]:
+    """The numbers of records that were promised to somebody, and are not there as they were written."""
+    life, first = place
+    there = {record.number: record.safe for record in _found(directory, life) if record.number >= first}
+    return set(range(first, max(there.values(), default=first) + 1)) - set(there)
 
 
 def sync_files(directory: Path, life: int) -> None:
@@ -267,7 +303,7 @@ def sync_files(directory: Path, life: int) -> None:
             sync(path)
 
 
-def replay(db: Rdict, written: Iterable[Record]) -> None:
+def replay(db: Rdict, written: Iterable[Record | Ruin]) -> None:
     """Let RocksDB have these records."""
     batch, size = WriteBatch(raw_mode=True), 0
     for record in written:
@@ -285,9 +321,12 @@ def replay(db: Rdict, written: Iterable[Record]) -> None:
 
 
 def _found(directory: Path, life: int) -> Iterator[Record]:
-    for path in paths(directory, life):
-        if path.exists():
-            yield from records.find(path.read_bytes(), life)
+    for path in _there(directory, life):
+        yield from records.find(path.read_bytes(), life)
+
+
+def _there(directory: Path, life: int) -> list[Path]:
+    return [path for path in paths(directory, life) if path.exists()]
 
 
 def _write_all(file: int, data: bytes, position: int) -> None:

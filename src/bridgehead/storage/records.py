@@ -7,7 +7,7 @@ read it is known whether it had been promised to somebody: if a later one says s
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -111,6 +111,60 @@ def find(log: bytes, life: int) -> Iterator[Record]:
         else:
             yield record
             position += _HEAD.size + len(record.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Ruin:
+    """A record whose checksum does not fit. Its values have checksums of their own: those that are sound still count.
+
+    A key that was taken away has none, and stays: what comes back goes out once more, and is never left out.
+    """
+
+    number: int
+    body: memoryview
+    sound: list[tuple[bytes, bytes]]
+    unsound: list[bytes]
+    """The keys of the other values."""
+    exact: bool
+    """Nothing was taken away by it, and it is told from its first byte to its last what it held."""
+
+    def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
+        return iter(self.sound)
+
+
+def find_ruins(log: bytes, life: int, is_sound: Callable[[bytes, bytes], bool]) -> Iterator[Ruin]:
+    """Every record of this life that begins somewhere and is damaged."""
+    mark, data, position = _mark(life), memoryview(log), 0
+    while (position := log.find(mark, position)) >= 0:
+        record = _record_at(data, position)
+        if record is not None:
+            position += _HEAD.size + len(record.body)
+            continue
+        if position + _HEAD.size <= len(data):
+            yield _ruin_at(data, position, is_sound)
+        position += 1
+
+
+def _ruin_at(data: memoryview, position: int, is_sound: Callable[[bytes, bytes], bool]) -> Ruin:
+    _, _, size, number, _ = _HEAD.unpack_from(data, position)
+    body = data[position + _HEAD.size : position + _HEAD.size + size]
+    sound: list[tuple[bytes, bytes]] = []
+    unsound: list[bytes] = []
+    exact, at = len(body) == size, 0
+    while at + _SIZES.size <= len(body):
+        key_size, value_size = _SIZES.unpack_from(body, at)
+        key_end = at + _SIZES.size + key_size
+        at = key_end + (0 if value_size == _GONE else value_size)
+        if at > len(body):
+            break
+        key = bytes(body[key_end - key_size : key_end])
+        if value_size == _GONE:
+            exact = False
+        elif is_sound(key, value := bytes(body[key_end:at])):
+            sound.append((key, value))
+        else:
+            unsound.append(key)
+    return Ruin(number, body, sound, unsound, exact and at == len(body))
 
 
 def _record_at(data: memoryview, position: int) -> Record | None:

@@ -50,8 +50,11 @@ from bridgehead.storage.values import (
 log = logging.getLogger(__name__)
 
 
-def salvage(directory: Path, why: str, *, unknown: bool) -> None:
-    """Put a sound store in the place of this one. ``unknown``: it cannot be told what is missing from what is there."""
+def salvage(directory: Path, why: str, *, unknown: bool, in_front: bool = False) -> None:
+    """Put a sound store in the place of this one.
+
+    ``unknown``: it cannot be told what is missing from what is there; ``in_front``: unless the front log, where it is, tells.
+    """
     log.error("%s is damaged: %s", directory, why)
     _must_have_room(directory)
     scratch, fresh = directory.with_name(f"{directory.name}.scratch"), _fresh(directory)
@@ -62,9 +65,10 @@ def salvage(directory: Path, why: str, *, unknown: bool) -> None:
         _link(directory, scratch)
         source = _open_damaged(scratch, directory)
         try:
-            frontlog.replay(source, frontlog.read_past_damage(scratch, _place(source)))
-            copied = _Copy(source, fresh, directory)
-            losses = copied.run(set_aside.name, [Loss((), 0, None, why)] if unknown else [])
+            place = _place(source)
+            frontlog.replay(source, frontlog.read_past_damage(scratch, place))
+            unknown = unknown and not (in_front and frontlog.tells_what_is_lost(scratch, place))
+            losses = _Copy(source, fresh, directory).run(set_aside.name, [Loss((), 0, None, why)] if unknown else [])
         finally:
             source.close()
     except BaseException as error:

@@ -246,7 +246,7 @@ def _open(directory: Path) -> tuple[Rdict, str]:
     finish(directory)
     found = _look(directory)
     if isinstance(found, _Damage):  # only now: an error on its way still holds what it met, and RocksDB's lock with it
-        salvage(directory, found.why, unknown=found.unknown)
+        salvage(directory, found.why, unknown=found.unknown, in_front=found.in_front)
         found = _look(directory)
         if isinstance(found, _Damage):
             raise StartError(f"{directory} was repaired and is damaged again: {found.why}")
@@ -257,6 +257,7 @@ def _open(directory: Path) -> tuple[Rdict, str]:
 class _Damage:
     why: str
     unknown: bool  # what is there cannot tell what is missing
+    in_front: bool = False  # it is a part of the front log
 
 
 def _look(directory: Path) -> tuple[Rdict, str] | _Damage:
@@ -290,7 +291,7 @@ def _replayed(db: Rdict, directory: Path) -> _Damage | None:
         place = front_of(db)
         written = frontlog.left(directory, place)
     except DamageError as error:
-        return _Damage(str(error), unknown=True)
+        return _Damage(str(error), unknown=True, in_front=True)
     if place is not None:
         frontlog.sync_files(directory, place[0])
         frontlog.replay(db, written)

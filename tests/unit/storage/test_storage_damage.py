@@ -176,6 +176,27 @@ def test_without_its_front_log_a_store_opens_and_says_that_something_is_missing(
     assert engine.losses.unknown == 1
 
 
+def test_a_damaged_batch_of_the_front_log_costs_nothing_else_of_its_record(tmp_path: Path) -> None:
+    """All that comes in one turn is one record."""
+    engine = RocksEngine(tmp_path / "live")
+    outboxes, changes = {route: Outbox(route, engine, MUCH, MUCH) for route in ROUTES}, Changes(state={("anything",): 7})
+    for route, outbox in outboxes.items():
+        outbox.land(changes, outbox_rows(*numbered(0, BATCH, qos=1, content_type=f"of {route}")))
+    engine.write(changes)
+    engine._store.flush()
+    engine._store.say_what_is_safe()
+    copy_as_left(tmp_path / "live", tmp_path / "store")
+    engine.close()
+    [front] = (tmp_path / "store").glob("front-*")
+    flip_bit(front, front.read_bytes().index(b"of a"))
+    found = RocksEngine(tmp_path / "store")
+    assert Outbox("b/c", found, MUCH, MUCH).depth == BATCH
+    assert Outbox("a", found, MUCH, MUCH).depth == 0
+    assert (found.losses.total, found.losses.unknown) == (BATCH, 0)
+    assert found.state(("anything",)) == 7
+    found.close()
+
+
 def test_a_torn_end_of_the_log_takes_back_only_what_was_written_last(store: Store, tmp_path: Path) -> None:
     """As a loss of power leaves it: the last write was never synced, and is promised to nobody."""
     [log] = [path.name for path in store.directory.glob("*.log")]

@@ -18,7 +18,7 @@ from bridgehead.storage.keys import Kind, numbered_key, shelf_key
 from bridgehead.storage.meta import FRONT_KEY
 from bridgehead.storage.records import Change
 from bridgehead.storage.store import Store
-from bridgehead.storage.values import pack_batch, pack_state
+from bridgehead.storage.values import pack_batch, pack_state, seal
 from making.crash import copy_as_left
 from making.damage import cut, flip_bit
 from making.rows import numbered, outbox_rows
@@ -96,7 +96,21 @@ def test_a_record_that_is_missing_though_it_was_synced_is_damage_and_the_rest_is
     flip_bit(file(log, tmp_path), before + 40)
     with pytest.raises(DamageError, match="record 3"):
         frontlog.left(tmp_path, (log.life, 1))
-    assert numbers(list(frontlog.read_past_damage(tmp_path, (log.life, 1)))) == [1, 2, 4]
+    left = list(frontlog.read_past_damage(tmp_path, (log.life, 1)))
+    assert [(each.number, len(list(each.changes()))) for each in left] == [(1, 0), (2, 1), (3, 0), (4, 0)]
+    assert not frontlog.tells_what_is_lost(tmp_path, (log.life, 1)), "its value is no batch"
+
+
+def test_of_a_damaged_record_every_value_that_is_sound_is_kept_and_nothing_is_taken_away(log: FrontLog, tmp_path: Path) -> None:
+    key, gone = b"s" * 20, b"x" * 20
+    before = file(log, tmp_path).stat().st_size
+    log.append([(key, seal(key, b"1" * 50)), (b"t" * 20, seal(b"t" * 20, b"2" * 50)), (gone, None)])
+    log.flush()
+    log.say_what_is_safe()
+    flip_bit(file(log, tmp_path), before + records.SMALLEST + 50)
+    [_, ruin, _] = frontlog.read_past_damage(tmp_path, (log.life, 1))
+    assert list(ruin.changes()) == [(b"t" * 20, seal(b"t" * 20, b"2" * 50))]
+    assert not frontlog.tells_what_is_lost(tmp_path, (log.life, 1))
 
 
 def test_without_its_first_record_a_log_is_missing(log: FrontLog, tmp_path: Path) -> None:
