@@ -92,6 +92,7 @@ class Outgoing:
         self._due_timer: asyncio.TimerHandle | None = None  # when something that waits for its time may leave
         self._look_again: float | None = None  # when rows may leave that may not leave now
         self._acknowledged = 0  # acknowledgements that moved something, ever
+        self._answered_last = -1  # of what was answered on this connection: when the last one was sent, by the order of sending
         self._between = Between()
         self._never_left = np.zeros(0, np.uint16)  # ids of rows that were about to leave when the last connection ended
         self._doubted = 0  # rows of an earlier life that may have left in a session which is not ours
@@ -119,7 +120,7 @@ class Outgoing:
     def work(self) -> Work:
         """What the watchdog looks at."""
         if self._link is None:
-            return Work(False, 0, 0, False, 0, 0)
+            return Work(False, 0, 0, False, 0, 0, None)
         return Work(
             listening=self._link.reading and not self._departures.holding,
             in_flight=self.in_flight,
@@ -127,6 +128,7 @@ class Outgoing:
             waiting=self._look_again is None and any(forwarder.has_rows for forwarder in self._forwarders),
             acknowledged=self._acknowledged,
             taken=self._departures.taken(in_flight=self.in_flight > 0),
+            overtaken=oldest if 0 <= (oldest := self._sender.flow.oldest_unanswered) < self._answered_last else None,
         )
 
     def limit(self, window: int, max_packet: int) -> None:
@@ -160,6 +162,7 @@ class Outgoing:
 
     def attach(self, link: Link) -> None:
         self._link = link
+        self._answered_last = -1
         if self._live_first:
             for forwarder in self._forwarders:
                 forwarder.connected()
@@ -460,6 +463,9 @@ class Outgoing:
             if answered.finished or answered.replies:
                 self._acknowledged += 1
                 self._departures.expect()
+            for ids in (answered.received, answered.freed):  # nearly always in order: the last one tells
+                if len(ids):
+                    self._answered_last = max(self._answered_last, self._sender.flow.sent_at(int(ids[-1])))
             if self._silent is not None and not self.in_flight:
                 self._silent.set()
         self.wake()

@@ -3,6 +3,9 @@
 Keep alive sees whether the peer lives; this sees whether messages get through. Progress is an acknowledgement. Where none can
 be expected, because the kernel has not yet taken what it would be for or because there is only QoS 0, progress is bytes that
 the kernel takes. Without progress for the watchdog's seconds the connection is given up and built anew.
+
+A remote answers in the order of sending. A message that it passes over would wait for as long as there is progress with others:
+that is given the same seconds.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ class Work(NamedTuple):
     waiting: bool  # rows that are not sent yet
     acknowledged: int  # acknowledgements so far
     taken: int  # bytes that the kernel has taken, up to those that the next acknowledgement waits for
+    overtaken: int | None  # the first message that was passed over, by the order of sending: later ones were answered
 
 
 class Watchdog:
@@ -33,9 +37,21 @@ class Watchdog:
         self._seconds = seconds
         self._since = now  # when there was last progress, or nothing to do
         self._marks = (0, 0)
+        self._overtaken: int | None = None
+        self._overtaken_since = now
 
     def look(self, work: Work, now: float) -> str | None:
         """Why the connection is to be given up, or None."""
+        return self._no_progress(work, now) or self._passed_over(work, now)
+
+    def _passed_over(self, work: Work, now: float) -> str | None:
+        if work.overtaken is None or work.overtaken != self._overtaken or not work.listening:
+            self._overtaken, self._overtaken_since = work.overtaken, now
+            return None
+        waited = now - self._overtaken_since
+        return f"a message was not acknowledged for {waited:.0f} s, and later ones were" if waited >= self._seconds else None
+
+    def _no_progress(self, work: Work, now: float) -> str | None:
         marks = (work.acknowledged, work.taken)
         idle = not (work.in_flight or work.in_socket or work.waiting)
         if idle or not work.listening or marks != self._marks:

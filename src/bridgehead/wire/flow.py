@@ -105,6 +105,16 @@ class OutboundFlow:
         return int(np.count_nonzero((self._state == AWAIT_PUBREC) | (self._state == AWAIT_PUBCOMP)))
 
     @property
+    def oldest_unanswered(self) -> int:
+        """When the first message was sent that the peer has said nothing of, by the order of sending; -1 if there is none."""
+        waiting = np.flatnonzero((self._state == AWAIT_PUBACK) | (self._state == AWAIT_PUBREC))
+        return int(self._slots[waiting, k.ORDER].min()) if len(waiting) else -1
+
+    def sent_at(self, packet_id: int) -> int:
+        """When the message was sent that has, or had last, this id, by the order of sending."""
+        return int(self._slots[packet_id, k.ORDER])
+
+    @property
     def room(self) -> int:
         """How many more QoS 1 and 2 messages may be sent now."""
         return max(0, min(self.window, len(self._state) - self._first) - self.in_flight)

@@ -19,8 +19,8 @@ Spans = Callable[..., Span]
 
 
 def work(**given: Any) -> Work:
-    nothing = {"listening": True, "in_flight": 0, "in_socket": 0, "waiting": False, "acknowledged": 0, "taken": 0}
-    return Work(**{**nothing, **given})
+    nothing = Work(listening=True, in_flight=0, in_socket=0, waiting=False, acknowledged=0, taken=0, overtaken=None)
+    return nothing._replace(**given)
 
 
 @pytest.mark.parametrize("owed", [{"in_flight": 3}, {"in_socket": 3}, {"waiting": True}], ids=str)
@@ -38,6 +38,20 @@ def test_any_progress_starts_the_seconds_again(moved: dict[str, Any]) -> None:
     assert watchdog.look(work(in_flight=3, **moved), 29.5) is None
     assert watchdog.look(work(in_flight=3, **moved), 59.0) is None
     assert watchdog.look(work(in_flight=3, **moved), 59.5) is not None
+
+
+def test_it_bites_when_a_message_is_passed_over_though_others_move() -> None:
+    watchdog = Watchdog(30.0, now=0.0)
+    assert watchdog.look(work(in_flight=3, acknowledged=1, overtaken=7), 1.0) is None
+    assert watchdog.look(work(in_flight=3, acknowledged=2, overtaken=7), 30.0) is None
+    assert watchdog.look(work(in_flight=3, acknowledged=3, overtaken=7), 31.0) is not None
+
+
+def test_a_remote_that_answers_late_and_in_another_order_passes_nobody_over() -> None:
+    watchdog = Watchdog(30.0, now=0.0)
+    for second in range(100):
+        overtaken = None if second % 7 == 0 else second // 20
+        assert watchdog.look(work(in_flight=3, acknowledged=second, overtaken=overtaken), float(second)) is None
 
 
 def test_it_sleeps_while_there_is_nothing_to_do() -> None:
@@ -96,6 +110,25 @@ async def test_new_messages_that_the_kernel_takes_are_no_progress_while_old_ones
         bridge.land(1, qos=0)
         assert await visit.read() is not None or bridge.uplink.status.watchdog_resets
     assert bridge.uplink.status.watchdog_resets == 1
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_message_whose_acknowledgement_is_lost_is_sent_again_though_traffic_goes_on(
+    remote: Remote, span: Spans, qos: int
+) -> None:
+    bridge = span(watchdog=0.2)
+    bridge.land(1, qos=qos)
+    visit = await remote.accept()
+    assert (await visit.publishes(1))[0].packet_id == 1
+    while bridge.uplink.status.watchdog_resets == 0:
+        bridge.land(1)
+        packet = await visit.read()
+        if isinstance(packet, Publish):
+            visit.send(Puback(packet.packet_id))
+    assert "later ones were" in str(bridge.uplink.status.watchdog_reason)
+    again = await remote.accept(session_present=True)
+    first = (await again.publishes(1))[0]
+    assert (first.payload, first.packet_id, first.dup) == (b"0", 1, True)
 
 
 async def test_a_pubrec_is_progress(remote: Remote, span: Spans) -> None:
