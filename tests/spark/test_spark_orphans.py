@@ -28,15 +28,18 @@ async def test_kill_9_of_the_node_ends_driver_jvm_and_workers(tmp_path: Path) ->
         stdout=subprocess.PIPE,
     )
     assert node.stdout is not None
-    async with asyncio.timeout(120):
-        session = int(await node.stdout.readline())
-    members = session_members(session)
-    assert len(members) >= 5  # driver, JVM, the source's reader, a daemon, a worker
-    assert [file for pid in members for file in temporary_files(pid) if not file.startswith(str(tmp_path))] == []
-    endings = [os.pidfd_open(pid) for pid in members]
+    endings: list[int] = []
     try:
+        async with asyncio.timeout(120):
+            session = int(await node.stdout.readline())
+        members = session_members(session)
+        assert len(members) >= 5  # driver, JVM, the source's reader, a daemon, a worker
+        assert [file for pid in members for file in temporary_files(pid) if not file.startswith(str(tmp_path))] == []
+        endings = [os.pidfd_open(pid) for pid in members]
+    finally:
         node.send_signal(signal.SIGKILL)
         await node.wait()
+    try:
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(ended(pidfd) for pidfd in endings))
     finally:
