@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,9 @@ MESSAGES_CONF: Final = "spark.bridgehead.messages"
 SHIPPED: Final = "environment"
 SHIPPED_PYTHON: Final = f"./{SHIPPED}/bin/python"
 """The Python of an archive that Spark ships under this name (scripts/pack-env), as executors find it."""
+
+SOCKETS: Final = "/tmp"
+"""Java's own folder for temporary files, whatever TMPDIR says: the path of a socket has 107 bytes at most."""
 
 TASK_ATTEMPTS: Final = 4
 """Local masters fail a job at the first lost task unless told otherwise; a killed worker is only a task to repeat."""
@@ -102,7 +104,7 @@ def spark_conf(config: JobConfig, work_dir: Path) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.python.daemon.module": "bridgehead.pipeline.daemon",
-            "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),  # the path of a socket has 107 bytes at most
+            "spark.python.unix.domain.socket.dir": SOCKETS,
         }
     else:
         # Processes on other machines inherit nothing from us.

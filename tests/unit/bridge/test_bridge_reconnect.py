@@ -11,6 +11,7 @@ import pytest
 
 from bridgehead.bridge.dialling import UNSENT_BYTES, Credentials
 from bridgehead.bridge.outgoing import LAST_ID
+from bridgehead.link.link import Link
 from bridgehead.wire.packets import Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from making.remote import Remote, Visit
 from making.span import Span, until
@@ -196,19 +197,26 @@ async def test_tier_2_is_bounded_and_the_outbox_keeps_the_rest(remote: Remote, s
     assert bridge.outboxes[0].depth == 15
 
 
-async def test_qos_0_rows_that_the_kernel_did_not_take_are_sent_after_the_cut(remote: Remote, span: Spans) -> None:
-    bridge = span()
+async def _unread(remote: Remote, bridge: Span) -> tuple[Visit, Link]:
+    """A remote that does not read, and 400 messages of 50 kB of which no more leave."""
     visit = await remote.accept()
     await until(lambda: bridge.uplink.connected)
     visit.pause()
     bridge.land(400, qos=0, content_type="x" * 50_000)
     link = bridge.uplink._link
-    await until(lambda: bridge.outboxes[0].delivered > 0 and link is not None and not link.writable)
+    assert link is not None
+    await until(lambda: not link.writable)
+    return visit, link
+
+
+async def test_qos_0_rows_that_the_kernel_did_not_take_are_sent_after_the_cut(remote: Remote, span: Spans) -> None:
+    bridge = span()
+    visit, link = await _unread(remote, bridge)
+    await until(lambda: bridge.outboxes[0].delivered > 0)
     visit.cut()
     await until(lambda: not bridge.uplink.connected)
     taken = bridge.outboxes[0].delivered
     assert 0 < taken < 400
-    assert link is not None
     assert taken * 50_000 < link.taken  # no row was called delivered whose bytes were still here
     again = await remote.accept(session_present=True)
     got = [int(one.payload) for one in await again.publishes(400 - taken)]
@@ -218,14 +226,7 @@ async def test_qos_0_rows_that_the_kernel_did_not_take_are_sent_after_the_cut(re
 
 
 async def test_the_kernel_takes_little_for_a_remote_that_does_not_read(remote: Remote, span: Spans) -> None:
-    bridge = span()
-    visit = await remote.accept()
-    await until(lambda: bridge.uplink.connected)
-    visit.pause()
-    bridge.land(400, qos=0, content_type="x" * 50_000)
-    link = bridge.uplink._link
-    await until(lambda: link is not None and not link.writable)
-    assert link is not None
+    _, link = await _unread(remote, span())
     assert link._transport is not None
     unsent = array("i", [0])
     fcntl.ioctl(link._transport.get_extra_info("socket").fileno(), SIOCOUTQNSD, unsent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import threading
 from itertools import pairwise
 from pathlib import Path
@@ -142,3 +143,11 @@ def test_executors_use_the_python_of_an_archive_that_is_shipped_to_them() -> Non
     own = {**shipped, "spark.pyspark.python": "/opt/python"}
     assert spark_conf(config(conf=own), Path("/work"))["spark.pyspark.python"] == "/opt/python"
     assert spark_conf(config(), Path("/work"))["spark.pyspark.python"] == sys.executable
+
+
+def test_sockets_have_short_paths_wherever_temporary_files_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    far = tmp_path / ("far" * 40)
+    far.mkdir()
+    monkeypatch.setenv("TMPDIR", str(far))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # what was found before is forgotten
+    assert len(spark_conf(config(), tmp_path)["spark.python.unix.domain.socket.dir"]) < 50
