@@ -223,13 +223,11 @@ def left(directory: Path, place: tuple[int, int] | None) -> list[Record]:
     if place is None:
         _must_be_closed(directory)
         return []
-    life, first = place
-    there = {record.number: record for record in _found(directory, life) if record.number >= first}
-    end = first
+    there, promised = _whole(directory, place)
+    first = end = place[1]
     while end in there:
         end += 1
-    promised = max((record.safe for record in there.values()), default=first)
-    if end <= max(promised, first):
+    if end in promised:
         raise DamageError(f"record {end} of the front log is missing" if there else "the front log is missing")
     return [there[number] for number in range(first, end)]
 
@@ -252,10 +250,9 @@ def read_past_damage(directory: Path, place: tuple[int, int] | None) -> Iterator
     has; older records without those behind them would bring back what is gone.
     """
     if place is not None and any(path.exists() for path in paths(directory, place[0])):
-        life, first = place
-        there: dict[int, Record | Ruin] = {each.number: each for each in _found(directory, life) if each.number >= first}
-        there.update(_ruins(directory, place))
-        yield from (there[number] for number in sorted(there))
+        there, promised = _whole(directory, place)
+        both = {**there, **_ruins(directory, place[0], set(promised) - there.keys())}
+        yield from (both[number] for number in sorted(both))
         return
     for life in lives(directory):
         found = {record.number: record for record in _found(directory, life)}
@@ -269,8 +266,10 @@ def tells_what_is_lost(directory: Path, place: tuple[int, int] | None) -> bool:
     """Whether all that is missing of the log are batches whose index entries are there: these say which rows they held."""
     if place is None:
         return False
-    ruins = _ruins(directory, place)
-    return set(ruins) == _missing(directory, place) and all(
+    there, promised = _whole(directory, place)
+    missing = set(promised) - there.keys()
+    ruins = _ruins(directory, place[0], missing)
+    return ruins.keys() == missing and all(
         ruin.exact and all(_has_entry(ruin, key) for key in ruin.unsound) for ruin in ruins.values()
     )
 
@@ -280,20 +279,20 @@ def _has_entry(ruin: Ruin, key: bytes) -> bool:
     return key.startswith(Kind.BATCH.value) and any(each == entry for each, _ in ruin.sound)
 
 
-def _ruins(directory: Path, place: tuple[int, int]) -> dict[int, Ruin]:
-    """By their numbers: records that were promised to somebody, and are damaged."""
-    missing = _missing(directory, place)
-    found = (
-        ruin for path in _there(directory, place[0]) for ruin in records.find_ruins(path.read_bytes(), place[0], is_sound)
-    )
-    return {ruin.number: ruin for ruin in found if ruin.number in missing}
+def _whole(directory: Path, place: tuple[int, int]) -> tuple[dict[int, Record], range]:
+    """The records from a place on that are as they were written, and the numbers of all that were promised to somebody.
 
-
-def _missing(directory: Path, place: tuple[int, int]) -> set[int]:
-    """The numbers of records that were promised to somebody, and are not there as they were written."""
+    The first one was: RocksDB names it only when it is safe.
+    """
     life, first = place
-    there = {record.number: record.safe for record in _found(directory, life) if record.number >= first}
-    return set(range(first, max(there.values(), default=first) + 1)) - set(there)
+    there = {record.number: record for record in _found(directory, life) if record.number >= first}
+    return there, range(first, max((first, *(record.safe for record in there.values()))) + 1)
+
+
+def _ruins(directory: Path, life: int, missing: set[int]) -> dict[int, Ruin]:
+    """Those of these records of which something is there."""
+    found = (ruin for path in _there(directory, life) for ruin in records.find_ruins(path.read_bytes(), life, is_sound))
+    return {ruin.number: ruin for ruin in found if ruin.number in missing}
 
 
 def sync_files(directory: Path, life: int) -> None:

@@ -113,6 +113,19 @@ def test_of_a_damaged_record_every_value_that_is_sound_is_kept_and_nothing_is_ta
     assert not frontlog.tells_what_is_lost(tmp_path, (log.life, 1))
 
 
+def test_the_record_that_rocksdb_names_is_missing_though_no_later_one_says_that_it_was_synced(
+    log: FrontLog, tmp_path: Path
+) -> None:
+    before = file(log, tmp_path).stat().st_size
+    log.append([state(1)])
+    log.append([state(2)])
+    flip_bit(file(log, tmp_path), before + 40)
+    with pytest.raises(DamageError, match="record 2"):
+        frontlog.left(tmp_path, (log.life, 2))
+    assert [each.number for each in frontlog.read_past_damage(tmp_path, (log.life, 2))] == [2, 3]
+    assert not frontlog.tells_what_is_lost(tmp_path, (log.life, 2))
+
+
 def test_without_its_first_record_a_log_is_missing(log: FrontLog, tmp_path: Path) -> None:
     file(log, tmp_path).unlink()
     with pytest.raises(DamageError, match="is missing"):
