@@ -251,7 +251,7 @@ def read_past_damage(directory: Path, place: tuple[int, int] | None) -> Iterator
     """
     if place is not None and any(path.exists() for path in paths(directory, place[0])):
         there, promised = _whole(directory, place)
-        both = {**there, **_ruins(directory, place[0], set(promised) - there.keys())}
+        both: dict[int, Record | Ruin] = {**there, **_ruins(directory, place[0], set(promised) - there.keys())}
         yield from (both[number] for number in sorted(both))
         return
     for life in lives(directory):
