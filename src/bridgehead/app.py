@@ -97,7 +97,11 @@ class Node:
         min_free = self.settings.persistence.min_free
         if not self._engine.durable or not min_free:
             return None
-        return FreeSpace(partial(free_bytes, self.settings.data_dir), min_free)
+        return FreeSpace(partial(free_bytes, self.settings.data_dir), min_free, self._spoken_for)
+
+    def _spoken_for(self) -> int:
+        """What waits in a journal goes to an outbox, into the front log and from there into a table, before it is gone here."""
+        return self._engine.spoken_for + 2 * self._journal.stored_waiting_weight
 
     async def _back_up(self, destination: Path) -> dict[str, Any]:
         """Copied beside the running node: only the moment itself is taken in its store."""

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from random import Random
+from threading import Event, Thread
 
 import pytest
 
 from bridgehead.storage.freespace import free_bytes
 from scenarios.line import Line
 from support.client import Client, Message
+from support.disk import MIB, SmallDisk
+from support.mosquitto import Mosquitto
+from support.node import NodeProcess
 from support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.mosquitto
@@ -127,3 +133,78 @@ def test_a_kill_while_publishers_are_held_back_loses_nothing_that_was_acknowledg
         line.node.wait_drained()
         there.barrier()
         assert arrived(there, "push/a") == list(range(2 * COUNT))
+
+
+class LowWater:
+    """The least that was free of a disk while the block ran."""
+
+    def __init__(self, disk: SmallDisk) -> None:
+        self._disk = disk
+        self._over = Event()
+        self._thread = Thread(target=self._watch)
+        self.free = disk.room
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.002):
+            self.free = min(self.free, self._disk.room)
+
+    def __enter__(self) -> LowWater:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def flood(client: Client, size: int) -> list[int]:
+    """Numbered messages that nothing squeezes, until fifty are refused; those that were acknowledged."""
+    answers: dict[int, int] = {}
+    client.paho.on_publish = lambda client, userdata, mid, reason, properties: answers.update({mid: reason.value})
+    noise = Random(size).randbytes(size)
+    sent: list[int] = []
+    while sum(code == QUOTA_EXCEEDED for code in answers.copy().values()) < 50:
+        sent.append(client.publish(Message("push/a", b"%d " % len(sent) + noise, 1)).mid)
+        until(lambda: len(sent) - len(answers) < 20, "answers come")
+    until(lambda: len(answers) == len(sent), "every message has its answer")
+    return [number for number, mid in enumerate(sent) if answers[mid] == 0]
+
+
+@pytest.mark.parametrize(("engine", "size"), [("inline", 20_000), ("inline", 700_000), ("spark", 200_000)])
+def test_a_flood_on_a_small_disk_is_refused_before_storage_needs_what_is_not_there(
+    tmp_path: Path, engine: str, size: int
+) -> None:
+    """What was let in is to be written once or twice more, by the node as it runs or by its next life: that is kept free."""
+    remote = Mosquitto(tmp_path / "remote")
+    min_free = 48 * MIB
+    with SmallDisk(tmp_path / "disk", 320 * MIB) as disk, ExitStack() as stack:
+        document = {
+            "persistence": {"mode": "file-native", "minFree": min_free},
+            "dataDir": str(disk.directory / "data"),
+            "pipeline": {"engine": engine},
+            "bridges": [{"id": "b", "host": "127.0.0.1", "port": remote.port, "localSubscriptions": [{"filters": ["push/#"]}]}],
+        }
+        node = NodeProcess(tmp_path / "node", document)
+        stack.callback(remote.stop)
+        stack.callback(node.close)
+        node.launch()
+        node.wait_ready()
+        with LowWater(disk) as low:
+            with Client(node.port) as device:
+                acknowledged = flood(device, size)
+            assert len(acknowledged) * size > 40 * MIB
+            node.kill()
+            node.launch()  # which finds all of it in the front log
+            node.wait_ready()
+        assert low.free > min_free // 2, f"{low.free >> 20} MiB of {min_free >> 20} were left"
+        remote.start()
+        with Client(remote.port) as there:
+            there.subscribe("push/#")
+            node.wait_connected()
+            node.wait_drained()
+            there.barrier()
+            assert [int(payload.split(b" ", 1)[0]) for payload in there.topics()["push/a"]] == acknowledged
+            until(lambda: not node.status()["storage"]["refusing"], "there is room again")
+            with Client(node.port) as device:
+                device.publish_all(numbered(0, 1))
+            node.wait_drained()

@@ -101,6 +101,10 @@ class Engine(Protocol):
     def notes(self, shelf: Shelf) -> Iterator[tuple[int, int]]:
         """The notes of a shelf in rising order of their numbers."""
 
+    @property
+    def spoken_for(self) -> int:
+        """Bytes of the disk that it may still take for what it has, without a single message more."""
+
     def give_back(self) -> None:
         """Space is short: give back soon what deleted batches still take."""
 

@@ -22,7 +22,7 @@ from bridgehead.errors import DamageError
 from bridgehead.storage import records
 from bridgehead.storage.diskpath import sync
 from bridgehead.storage.keys import Kind
-from bridgehead.storage.meta import FRONT_KEY
+from bridgehead.storage.meta import FRONT_KEY, pack_front
 from bridgehead.storage.records import Change, Held, Kept, Record, Ruin
 from bridgehead.storage.syncthread import SyncThread
 from bridgehead.storage.values import is_sound
@@ -302,17 +302,25 @@ def sync_files(directory: Path, life: int) -> None:
             sync(path)
 
 
-def replay(db: Rdict, written: Iterable[Record | Ruin]) -> None:
-    """Let RocksDB have these records."""
+def replay(db: Rdict, written: Iterable[Record | Ruin], life: int | None = None) -> None:
+    """Let RocksDB have these records, but for batches that are gone or replaced in a later one: they only take room.
+
+    Each piece says how far it has come in the log of this ``life``: a start that ends here for want of room has not taken that
+    room for nothing, the next one goes on behind it.
+    """
+    records = list(written)
+    last = {key: at for at, record in enumerate(records) for key in record.changed() if key.startswith(Kind.BATCH.value)}
     batch, size = WriteBatch(raw_mode=True), 0
-    for record in written:
+    for at, record in enumerate(records):
         for key, value in record.changes():
             if value is None:
                 batch.delete(key)
-            else:
+            elif last.get(key, at) == at:
                 batch.put(key, value)
-        size += len(record.body)
+                size += len(value)
         if size > REPLAYED_AT_ONCE:
+            if life is not None:
+                batch.put(FRONT_KEY, pack_front(life, record.number))
             db.write(batch)
             batch, size = WriteBatch(raw_mode=True), 0
     db.write(batch)

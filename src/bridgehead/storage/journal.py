@@ -105,6 +105,11 @@ class Log:
         return self.weight - self._spent
 
     @property
+    def stored_waiting_weight(self) -> int:
+        """Of that, what is on a disk."""
+        return self.waiting_weight - (self._segments.loose - self.retained_loose)
+
+    @property
     def retains(self) -> bool:
         """Whether rows stay here after they were consumed."""
         return self._retention.on
@@ -370,6 +375,11 @@ class Journal:
         return sum(
             log.waiting_weight * rows // log.waiting for log in self.logs.values() if (rows := log.waiting_of.get(route, 0))
         )
+
+    @property
+    def stored_waiting_weight(self) -> int:
+        """Bytes on a disk that are to be written to it once more, as rows of an outbox."""
+        return sum(log.stored_waiting_weight for log in self.logs.values())
 
     @property
     def full(self) -> bool:

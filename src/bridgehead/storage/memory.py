@@ -17,6 +17,7 @@ class MemoryEngine:
 
     durable = False
     sync_times = None
+    spoken_for = 0
 
     def __init__(self) -> None:
         self.incarnation = secrets.token_hex(8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +15,22 @@ from bridgehead.storage.writeahead import gap, is_torn, logs_of
 
 log = logging.getLogger(__name__)
 
-WRITE_BUFFER: Final = 32 << 20
-"""What RocksDB keeps in RAM before it makes a table of it: also what a damaged table can cost at most."""
+WRITE_BUFFER: Final = 8 << 20
+"""What RocksDB keeps in RAM before it makes a table of it, and then in its log once more: what is small needs little room."""
+LOGS_AT_ONCE: Final = 2 * WRITE_BUFFER
+"""Its logs together: one that is written, and one whose table is being made."""
 WRITE_AHEAD: Final = 256 << 20
-"""Write-ahead logs together; what a start reads again after a crash."""
+"""What they never exceed, whatever happens; what a start reads again after a crash."""
+TABLE: Final = 16 << 20
+"""What tables are merged to: also what a damaged one can cost at most."""
+FIRST_LEVEL: Final = 64 << 20
+"""Bytes of tables that new ones are merged with, all of them at once. Deeper levels are ten times as large each."""
+MERGED_AT_ONCE: Final = FIRST_LEVEL
+"""Bytes of a deeper level that one table is merged with."""
+NEW_TABLES: Final = 4
+"""So many are merged with the first level."""
+PATIENCE: Final = 20
+"""Times as many make RocksDB write slower, and keep the whole node waiting: the disk would have to be very slow."""
 
 _DAMAGE: Final = ("Corruption", "No such file or directory", "does not exist")
 
@@ -30,6 +43,12 @@ def options(recovery: DBRecoveryMode | None = None, *, create: bool = False) -> 
     found.set_keep_log_file_num(2)
     found.set_write_buffer_size(WRITE_BUFFER)
     found.set_max_total_wal_size(WRITE_AHEAD)
+    found.set_target_file_size_base(TABLE)
+    found.set_max_bytes_for_level_base(FIRST_LEVEL)
+    found.set_max_compaction_bytes(MERGED_AT_ONCE)
+    found.set_level_zero_file_num_compaction_trigger(NEW_TABLES)
+    found.set_level_zero_slowdown_writes_trigger(PATIENCE * NEW_TABLES)
+    found.set_level_zero_stop_writes_trigger(2 * PATIENCE * NEW_TABLES)
     found.set_disable_auto_compactions(True)
     found.set_wal_recovery_mode(recovery or DBRecoveryMode.absolute_consistency())
     return found
@@ -60,6 +79,19 @@ def rdict(directory: Path, opts: Options, access: AccessType | None = None) -> R
 
 def allow_compaction(db: Rdict) -> None:
     db.set_options({"disable_auto_compactions": "false"})
+
+
+def merged_at_once(db: Rdict, coming: int) -> int:
+    """Bytes of new tables that RocksDB may write before the old ones go, when it has got so many more.
+
+    New tables hold keys of every kind, so they are merged with all of the first level that has any.
+    """
+    levels: Counter[int] = Counter()
+    for table in db.live_files():
+        levels[table["level"]] += table["size"]
+    new = levels.pop(0, 0) + min(coming, NEW_TABLES * WRITE_BUFFER)
+    first = levels[min(levels)] if levels else 0
+    return max(new + first, min(levels.total(), TABLE + MERGED_AT_ONCE))
 
 
 def _open(directory: Path) -> Rdict:

@@ -33,9 +33,32 @@ class Overlay:
         self._young: dict[bytes, Held | None] = {}
         self._old: dict[bytes, Held | None] = {}
         self._moving: deque[bytes] = deque()  # keys of the old generation that are still to move
+        self._newer = 0  # bytes of what counts in the file that is written to
+        self._older = 0  # and in the other one; of what has moved, too, until that file is free
 
     def put(self, changes: Iterable[tuple[bytes, Held | None]]) -> None:
-        self._young.update(changes)
+        young, old = self._young, self._old
+        for key, value in changes:
+            if key in young:
+                self._newer -= _size(key, young[key])
+            elif key in old:
+                self._older -= _size(key, old[key])
+            young[key] = value
+            self._newer += _size(key, value)
+
+    @property
+    def to_replay(self) -> int:
+        """Bytes that RocksDB gets at the next start if everything ends now."""
+        return self._newer + self._older
+
+    def change_files(self) -> None:
+        """What comes from now on stands in the other file, of which nothing is needed."""
+        self.age()
+        self._newer, self._older = 0, self._newer
+
+    def free_file(self) -> None:
+        """Nothing is needed any more of the file that is not written to."""
+        self._older = 0
 
     def age(self) -> None:
         """The young generation becomes the old one, of which nothing must be left."""

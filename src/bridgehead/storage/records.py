@@ -54,17 +54,21 @@ class Record:
     body: memoryview
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
+        for key, start, size in self._places():
+            yield key, None if size == _GONE else bytes(self.body[start : start + size])
+
+    def changed(self) -> Iterator[bytes]:
+        """The keys of its changes."""
+        return (key for key, _, _ in self._places())
+
+    def _places(self) -> Iterator[tuple[bytes, int, int]]:
+        """Every key, where its value begins, and its bytes."""
         at = 0
         while at < len(self.body):
             key_size, size = _SIZES.unpack_from(self.body, at)
-            at += _SIZES.size
-            key = bytes(self.body[at : at + key_size])
-            at += key_size
-            if size == _GONE:
-                yield key, None
-            else:
-                yield key, bytes(self.body[at : at + size])
-                at += size
+            start = at + _SIZES.size + key_size
+            yield bytes(self.body[start - key_size : start]), start, size
+            at = start if size == _GONE else start + size
 
 
 def pack(life: int, number: int, safe: int, changes: Sequence[Change]) -> tuple[list[bytes | Body], int, list[int]]:
@@ -130,6 +134,9 @@ class Ruin:
 
     def changes(self) -> Iterator[tuple[bytes, bytes | None]]:
         return iter(self.sound)
+
+    def changed(self) -> Iterator[bytes]:
+        return (key for key, _ in self.sound)
 
 
 def find_ruins(log: bytes, life: int, is_sound: Callable[[bytes, bytes], bool]) -> Iterator[Ruin]:

@@ -165,6 +165,10 @@ class RocksEngine:
             yield key, None
             yield numbered_key(Kind.INDEX, shelf, number), None
 
+    @property
+    def spoken_for(self) -> int:
+        return self._store.spoken_for
+
     def give_back(self) -> None:
         if not self._closed and not self._broken:
             self._store.tidying.tidy_now()

@@ -62,6 +62,7 @@ class Segments:
         self._first = 0  # the first of the list that is still here: a long backlog drains without being moved each time
         self.rows = 0  # of all segments, without what a restart has left out
         self.weight = 0  # of all segments
+        self.loose = 0  # of that, what is only in RAM though there is a disk
         self._ceiling_name: Shelf = (CEILING, *shelf)
         self.ceiling: int = engine.state(self._ceiling_name) or 0  # no number from here on was ever given
         self.holes: dict[int, npt.NDArray[np.bool_]] = {}  # by the segment's start: which rows survived, where some did not
@@ -78,6 +79,7 @@ class Segments:
         self._starts.append(segment.start)
         self.rows += segment.there
         self.weight += segment.weight
+        self.loose += segment.loose
 
     def __len__(self) -> int:
         return len(self._segments) - self._first
@@ -94,12 +96,12 @@ class Segments:
     def append(self, changes: Changes, start: int, batch: Batch, size: int) -> Segment:
         level = 0 if batch.num_rows < SMALL_ROWS and size < SMALL_BYTES else TOP_LEVEL
         segment = Segment(start, batch.num_rows, size, level)
-        self._add(segment)
-        changes.puts.append((self._shelf, start, batch))
         if self._engine.durable:
             safe = durable_rows(batch)
             segment.stored, segment.mixed = safe > 0, 0 < safe < segment.rows
             segment.loose = size * (segment.rows - safe) // segment.rows
+        self._add(segment)
+        changes.puts.append((self._shelf, start, batch))
         self.promise(changes, segment.end)
         return segment
 
@@ -126,6 +128,7 @@ class Segments:
                 self._first = 0
         self.rows -= segment.there
         self.weight -= segment.weight
+        self.loose -= segment.loose
         changes.drops.append((self._shelf, segment.start))
 
     def give_up(self, changes: Changes) -> None:
@@ -133,7 +136,7 @@ class Segments:
         changes.drops += [(self._shelf, segment.start) for segment in self]
         self._segments.clear()
         self._starts.clear()
-        self._first = self.rows = self.weight = 0
+        self._first = self.rows = self.weight = self.loose = 0
         if self.ceiling:
             changes.state[self._ceiling_name] = None
 

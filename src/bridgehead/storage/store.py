@@ -23,7 +23,7 @@ from bridgehead.storage import frontlog
 from bridgehead.storage.frontlog import FILE_BYTES, FrontLog
 from bridgehead.storage.keys import Kind
 from bridgehead.storage.meta import FRONT_KEY, front_of, incarnation_of, must_know_format, pack_front
-from bridgehead.storage.opening import allow_compaction, open_sound
+from bridgehead.storage.opening import LOGS_AT_ONCE, allow_compaction, merged_at_once, open_sound
 from bridgehead.storage.overlay import Overlay
 from bridgehead.storage.records import Change, Kept
 from bridgehead.storage.salvage import finish, salvage
@@ -85,7 +85,7 @@ class Store:
         if self._front.is_full and self._other is _Other.FREE:
             self._move_all()  # nothing, but after a settling that has failed
             self._first = self._front.switch()
-            self._overlay.age()
+            self._overlay.change_files()
             self._other = _Other.MOVING
         size, held = self._front.append(changes)
         self._overlay.put(held)
@@ -129,7 +129,11 @@ class Store:
         assert self._moved is not None
         self._moved.result()
         self._moved = None
+        self._let_file_go()
+
+    def _let_file_go(self) -> None:
         self._other = _Other.FREE
+        self._overlay.free_file()
 
     def say_what_is_safe(self) -> None:
         """Nothing depends on it but what damage would be taken for."""
@@ -163,7 +167,7 @@ class Store:
                 self._other = _Other.MOVED
                 self._moved = self._thread.submit(self.db.flush_wal, True)
             else:
-                self._other = _Other.FREE
+                self._let_file_go()
 
     def _put_down(self, size: int) -> None:
         batch, count = WriteBatch(raw_mode=True), 0
@@ -190,6 +194,17 @@ class Store:
         for key in self._overlay.gone():
             batch.delete(key)
         self.db.write(batch)
+
+    @property
+    def spoken_for(self) -> int:
+        """Bytes of the disk that the store may still take for what it has.
+
+        What the front log holds goes through RocksDB's log into tables, piece by piece or at the next start, and so does what
+        RocksDB has in RAM; and tables are merged into new ones before the old ones go.
+        """
+        to_replay = self._overlay.to_replay
+        in_logs = min(to_replay, LOGS_AT_ONCE) + self.db.property_int_value("rocksdb.cur-size-all-mem-tables")
+        return int(to_replay + in_logs + merged_at_once(self.db, to_replay))
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -294,5 +309,5 @@ def _replayed(db: Rdict, directory: Path) -> _Damage | None:
         return _Damage(str(error), unknown=True, in_front=True)
     if place is not None:
         frontlog.sync_files(directory, place[0])
-        frontlog.replay(db, written)
+        frontlog.replay(db, written, place[0])
     return None

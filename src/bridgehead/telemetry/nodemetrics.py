@@ -61,6 +61,10 @@ NODE: Final[tuple[Family[NodeView], ...]] = (
         lambda view: None if view.space is None else view.space.free,
     ),
     Family(
+        "gauge", "storage_spoken_for_bytes", "Of the free space, what storage may need for what it has already.",
+        lambda view: None if view.space is None else view.space.spoken_for,
+    ),
+    Family(
         "gauge", "storage_min_free_bytes", "persistence.minFree.",
         lambda view: None if view.space is None else view.space.min_free,
     ),

@@ -56,7 +56,9 @@ class NodeView:
         if refused is not None:
             found.append(f"the configuration file is not followed: {refused}")
         if self.space is not None and self.space.low:
-            found.append(f"free disk space is below persistence.minFree ({self.space.free} of {self.space.min_free} bytes)")
+            spoken = f", less {self.space.spoken_for} that storage needs for what it has" if self.space.spoken_for else ""
+            sizes = f"{self.space.free} of {self.space.min_free} bytes{spoken}"
+            found.append(f"free disk space is below persistence.minFree ({sizes})")
         for view in self.routes:
             state = self._query(view.route)
             if state is not None and state.phase == "failed":
@@ -106,7 +108,13 @@ class NodeView:
 def _space(space: FreeSpace | None) -> dict[str, Any]:
     if space is None:
         return {}
-    return {"free": space.free, "minFree": space.min_free, "refusing": space.low, "refused": space.refused}
+    return {
+        "free": space.free,
+        "spokenFor": space.spoken_for,
+        "minFree": space.min_free,
+        "refusing": space.low,
+        "refused": space.refused,
+    }
 
 
 def _log(view: NodeView, name: str) -> dict[str, Any]:

@@ -77,7 +77,7 @@ async def test_a_node_whose_disk_is_nearly_full_is_ready_and_degraded(view: Node
     code, answer = await get(full, "/api/v1/health/readiness")
     assert (code, answer["degraded"]) == (200, ["free disk space is below persistence.minFree (5 of 10 bytes)"])
     _, status = await get(full, "/api/v1/status")
-    assert status["storage"] == {"free": 5, "minFree": 10, "refusing": True, "refused": 0}
+    assert status["storage"] == {"free": 5, "spokenFor": 0, "minFree": 10, "refusing": True, "refused": 0}
 
 
 async def test_a_node_with_spark_is_ready_when_its_query_runs(view: NodeView) -> None:

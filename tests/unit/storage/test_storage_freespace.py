@@ -10,9 +10,10 @@ from bridgehead.storage.freespace import LOOK_AFTER, MARGIN, FreeSpace, free_byt
 class Disk:
     def __init__(self, free: int, min_free: int) -> None:
         self.free = free
+        self.spoken_for = 0
         self.looks = 0
         self.told = 0
-        self.space = FreeSpace(self._probe, min_free)
+        self.space = FreeSpace(self._probe, min_free, lambda: self.spoken_for)
         self.space.on_room = self._tell
 
     def _probe(self) -> int:
@@ -54,6 +55,27 @@ def test_much_that_comes_in_is_a_reason_to_look() -> None:
         assert disk.space.coming(after - 1)
         assert not disk.space.coming(1)
         assert disk.looks == 2
+
+
+def test_what_storage_needs_for_what_it_has_is_no_room_for_more() -> None:
+    disk = Disk(1000, min_free=160)
+    disk.spoken_for = 840
+    assert (disk.becomes(1000), disk.space.room) == (False, 160)
+    disk.spoken_for = 841
+    assert disk.becomes(1000)
+    disk.spoken_for = 831
+    assert disk.becomes(1000), "a little more than the bound is needed to go on"
+    disk.spoken_for = 830
+    assert not disk.becomes(1000)
+
+
+def test_near_the_bound_whatever_could_reach_it_is_a_reason_to_look() -> None:
+    disk = Disk(2000, min_free=1800)
+    disk.free = 0
+    assert disk.space.coming(100), "twice that leaves just the bound"
+    assert disk.looks == 1
+    assert not disk.space.coming(1)
+    assert disk.looks == 2
 
 
 def test_the_free_space_of_a_directory_is_a_number_of_bytes(tmp_path: Path) -> None:
