@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+from contextlib import suppress
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from rocksdict import Rdict, WriteBatch
 
 from bridgehead.errors import StartError
 from bridgehead.storage import frontlog, opening
 from bridgehead.storage.keys import Kind, numbered_key
-from bridgehead.storage.meta import front_of
+from bridgehead.storage.meta import FRONT_KEY, front_of, pack_front
 from bridgehead.storage.overlay import Overlay
 from bridgehead.storage.records import Change
 from bridgehead.storage.scanning import scan
@@ -160,3 +164,53 @@ def test_a_replay_leaves_out_batches_that_are_gone_and_says_how_far_it_has_come(
     db.close()
 
 
+
+
+class Failing:
+    """RocksDB on a disk that is full after so many writes."""
+
+    def __init__(self, db: Rdict, writes: int) -> None:
+        self._db = db
+        self._left = writes
+
+    def write(self, batch: WriteBatch) -> None:
+        if not self._left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self._left -= 1
+        self._db.write(batch)
+
+    def flush_wal(self, sync: bool) -> None:
+        self._db.flush_wal(sync)
+
+
+Step = tuple[Kind, int, int | None]  # of a change: a key of this kind and number, and the size of its value
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.lists(st.tuples(st.sampled_from(Kind), st.integers(0, 4), st.none() | st.integers(0, 400)), max_size=4)),
+    st.lists(st.integers(0, 3), max_size=4),
+)
+def test_however_often_a_replay_fails_rocksdb_has_in_the_end_what_the_log_says(
+    story: list[list[Step]], ends: list[int]
+) -> None:
+    with TemporaryDirectory() as place, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frontlog, "REPLAYED_AT_ONCE", 500)
+        directory = Path(place)
+        db, log = opening.open_sound(directory / "db"), frontlog.FrontLog(directory)
+        db[FRONT_KEY] = pack_front(log.life, 1)
+        expected: dict[bytes, bytes] = {}
+        for at, steps in enumerate(story):
+            changes: dict[bytes, bytes | None] = {}
+            for kind, number, size in steps:
+                key = numbered_key(kind, SHELF, number)
+                changes[key] = None if size is None else seal(key, b"%d" % at + bytes(size))
+            log.append(list(changes.items()))
+            expected = {key: value for key, value in {**expected, **changes}.items() if value is not None}
+        for writes in ends:
+            with suppress(OSError):
+                frontlog.replay(Failing(db, writes), frontlog.left(directory, front_of(db)), log.life)
+        frontlog.replay(db, frontlog.left(directory, front_of(db)), log.life)
+        assert {key: value for key, value in scan(db, b"") if key != FRONT_KEY} == expected
+        log.close()
+        db.close()
