@@ -30,6 +30,10 @@ from bridgehead.storage.segments import Segment, Segments
 POLL_BYTES: Final = 1024 * 1024
 """What one poll hands out at most, so that a sender's turn stays short whatever the payloads are."""
 
+PIECE_BYTES: Final = 4 * POLL_BYTES
+"""What is stored as one batch at the most, but for a row that is larger. A batch is read as a whole and stays in RAM as long as a
+row of it does: of one as large as a batch of Spark may be, each poll would bring all of it."""
+
 QUEUE_FULL: Final = "queue-full"
 """The reason of rows that a full queue has not kept, old ones or new ones."""
 
@@ -167,11 +171,11 @@ class Outbox:
         if self.depth + batch.num_rows > self.max_rows or self.live_weight + size > self.max_bytes:
             batch = self._within_limits(changes, batch, size)
             size = weight(batch)
-        if batch.num_rows:
-            self._segments.append(changes, self.end, batch, size)
+        for piece in _pieces(batch, size):
+            self._segments.append(changes, self.end, piece, size if piece is batch else weight(piece))
             if self.strategy == "discard-oldest":
-                self._landing[self.end] = batch
-            self.end += batch.num_rows
+                self._landing[self.end] = piece
+            self.end += piece.num_rows
         self.ledger.write(changes)
         return int(batch.num_rows)
 
@@ -457,6 +461,20 @@ class Outbox:
         self._safe.pop(segment.start, None)
         self._notes.leave(changes, segment)
         self._segments.drop(changes, index)
+
+
+def _pieces(batch: Batch, size: int) -> Iterator[Batch]:
+    """A batch that weighs so much, as it is stored."""
+    if size <= PIECE_BYTES:
+        if batch.num_rows:
+            yield batch
+        return
+    first, weights = 0, row_weights(batch)
+    while first < batch.num_rows:
+        behind = int(np.searchsorted(weights, weights[first] + PIECE_BYTES, side="right")) - 1
+        count = max(behind - first, 1)
+        yield batch.slice(first, count)
+        first += count
 
 
 def _rows_within(batch: Batch, max_bytes: int) -> int:

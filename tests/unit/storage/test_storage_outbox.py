@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bridgehead.columns.batches import weight
 from bridgehead.storage.engine import Changes
 from bridgehead.storage.memory import MemoryEngine
-from bridgehead.storage.outbox import Outbox, Strategy
+from bridgehead.storage.outbox import PIECE_BYTES, Outbox, Strategy
 from bridgehead.storage.polled import Polled
 from bridgehead.storage.segments import FAN
 from making.power import PowerEngine
@@ -192,6 +193,23 @@ def test_a_poll_is_bounded_in_bytes_but_hands_out_one_row_at_least(queue: Queue)
     while (polled := queue.outbox.poll(100)) is not None:
         sizes.append(polled.rows)
     assert sizes == [2, 2, 1, 1]
+
+
+def test_what_lands_at_once_is_stored_in_pieces_of_which_each_is_read_by_itself(queue: Queue) -> None:
+    """A batch of Spark may have 256 MiB. Each poll brought all of it into RAM, once more for each."""
+    rows = numbered(0, 40)
+    rows[20]["payload"] = b"20".ljust(2 * PIECE_BYTES)
+    for row in rows[:20]:
+        row["payload"] = row["payload"].ljust(PIECE_BYTES // 4)
+    changes = Changes()
+    assert queue.outbox.land(changes, outbox_rows(*rows)) == 40
+    queue.engine.write(changes)
+    queue.outbox.landed()
+    sizes = [(batch.num_rows, weight(batch)) for _, batch in queue.outbox.pieces()]
+    assert [count for count, _ in sizes] == [3] * 6 + [2, 1, 19], "a row that is larger is alone"
+    assert [size for count, size in sizes if size > PIECE_BYTES] == [sizes[-2][1]]
+    assert (sum(size for _, size in sizes), queue.outbox.depth) == (queue.outbox.weight, 40)
+    assert queue.poll_all() == list(range(40))
 
 
 def test_a_poll_stops_at_a_row_that_is_already_taken(queue: Queue) -> None:
