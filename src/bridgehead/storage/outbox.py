@@ -31,8 +31,8 @@ POLL_BYTES: Final = 1024 * 1024
 """What one poll hands out at most, so that a sender's turn stays short whatever the payloads are."""
 
 PIECE_BYTES: Final = 4 * POLL_BYTES
-"""What is stored as one batch at the most, but for a row that is larger. A batch is read as a whole and stays in RAM as long as a
-row of it does: of one as large as a batch of Spark may be, each poll would bring all of it."""
+"""What is stored as one batch at the most, but for a row that is larger. A batch is read as a whole and stays in RAM as long as
+a row of it does: of one as large as a batch of Spark may be, each poll would bring all of it."""
 
 QUEUE_FULL: Final = "queue-full"
 """The reason of rows that a full queue has not kept, old ones or new ones."""
