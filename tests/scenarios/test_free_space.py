@@ -17,6 +17,7 @@ from support.client import Client, Message
 from support.disk import MIB, SmallDisk
 from support.mosquitto import Mosquitto
 from support.node import NodeProcess
+from support.proxy import Proxy
 from support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.mosquitto
@@ -208,3 +209,45 @@ def test_a_flood_on_a_small_disk_is_refused_before_storage_needs_what_is_not_the
             with Client(node.port) as device:
                 device.publish_all(numbered(0, 1))
             node.wait_drained()
+
+
+def test_a_disk_that_is_short_drains_although_the_remote_has_more_than_there_is_room_for(tmp_path: Path) -> None:
+    """The remote's flood comes first on every connection, and the acknowledgements for what is pushed behind it."""
+    remote = Mosquitto(tmp_path / "remote").start()
+    wire = Proxy(remote.port)
+    wire.open()
+    bridge = {
+        "id": "b",
+        "host": "127.0.0.1",
+        "port": wire.port,
+        "localSubscriptions": [{"filters": ["push/#"]}],
+        "remoteSubscriptions": [{"filters": ["pull/#"]}],
+    }
+    with SmallDisk(tmp_path / "disk", 256 * MIB) as disk, ExitStack() as stack:
+        document = {
+            "persistence": {"mode": "file-native", "minFree": 48 * MIB},
+            "dataDir": str(disk.directory / "data"),
+            "pipeline": {"engine": "inline"},
+            "bridges": [bridge],
+        }
+        node = NodeProcess(tmp_path / "node", document)
+        stack.callback(remote.stop)
+        stack.callback(node.close)
+        node.wires.append(wire)
+        node.start()
+        with Client(remote.port) as there, Client(node.port) as here:
+            there.subscribe("push/#")
+            here.subscribe("pull/#")
+            wire.close()
+            until(lambda: node.bridge("b")["state"] == "disconnected", "the bridge knows that the remote is away")
+            noise = Random(1).randbytes(MIB // 2)
+            there.publish_all([Message("pull/a", b"%d " % number + noise, 2) for number in range(80)])
+            acknowledged = flood(here, MIB // 2)
+            wire.heal()
+            wire.open()
+            here.wait_until(lambda _: here.came["pull/a"] == 80, "what the remote had comes")
+            node.wait_drained()
+            there.barrier()
+            assert [int(payload.split(b" ", 1)[0]) for payload in there.topics()["push/a"]] == acknowledged
+            assert [int(payload.split(b" ", 1)[0]) for payload in here.topics()["pull/a"]] == list(range(80))
+        assert "it is to come again" in node.log(), "there was more than is held back"

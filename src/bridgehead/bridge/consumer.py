@@ -17,7 +17,7 @@ from bridgehead.bridge.levelling import Levels, deletions
 from bridgehead.clock import now_us
 from bridgehead.columns.batches import Batch
 from bridgehead.link.gathering import Answers, Gathering, Source
-from bridgehead.link.heldrows import HeldRows
+from bridgehead.link.heldrows import HeldRows, only_completions
 from bridgehead.pipeline.admission import DISK, DROPPED, HELD, Verdict, guarded, judge
 from bridgehead.pipeline.door import Arrived, Door, timestamps
 from bridgehead.pipeline.doorways import Doorways
@@ -36,7 +36,9 @@ from bridgehead.wire.properties import decode_properties
 from bridgehead.wire.topicnames import matches
 
 HELD_BYTES: Final = 16 * 1024 * 1024
-"""What a bridge holds back at most of what its remote sends while there is no room."""
+"""What a bridge holds back of what its remote sends while there is no room, and a turn more. What comes behind it is passed by:
+not acknowledged, it comes again on the next connection. This one stays for as long as there is no room, because on it come the
+acknowledgements for what we push, and they are what makes room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,9 @@ class Consumer:
         self._guarded = any(door.room is not None for door in doors)
         self._held: tuple[Source, HeldRows] | None = None  # what has no room yet, and who is owed its acknowledgements
         self._offer_due = False
-        self.held_lost = 0  # messages of QoS 0 behind held ones when the connection ended
+        self._offering = False  # right now, what is held
+        self._passing_by = False  # what comes on this connection
+        self.held_lost = 0  # messages of QoS 0 behind held ones when the connection ended, or that were passed by
         self.received = 0
         self.unmatched = 0
         self.retained_skipped = 0
@@ -99,9 +103,9 @@ class Consumer:
         return self._journal.full
 
     @property
-    def holds_too_much(self) -> bool:
-        """What is held back is bounded: a remote that sends on regardless is sent away, and sends it again later."""
-        return self._held is not None and self._held[1].size > HELD_BYTES
+    def has_passed_by(self) -> bool:
+        """What was held is in and what came behind it is not: there is room, and on a new connection it comes again."""
+        return self._passing_by and self._held is None
 
     def follow(self, before: Consumer) -> None:
         """Go on where another one of this bridge has ended: its counts, and what it knows of the ids of the same client id."""
@@ -131,13 +135,16 @@ class Consumer:
             source, held = self._held
             self._held = None
             self.inbound.changed(*receive(held.rows.rows, self.inbound.marks))
+            self._offering = True
             self.gathering.offer(held.rows, [(source, held.replies)])
+            self._offering = False
 
     def forget_held(self) -> None:
         """The connection is gone: what was held had no acknowledgement, and comes again if it was of QoS 1 or 2."""
         if self._held is not None:
             self.held_lost += int(np.count_nonzero(_qos(self._held[1].rows) == 0))
             self._held = None
+        self._passing_by = False
 
     def session_lost(self, then: Callable[[], None]) -> None:
         """The remote starts anew, with the first id again: what we know of ids is forgotten, and only then ``then`` comes."""
@@ -182,12 +189,22 @@ class Consumer:
             self._held = source, HeldRows(more, verdict.held[0][1])
         else:
             self._held[1].follow(more)
+        self._passing_by |= self._held[1].size > HELD_BYTES
         return {source: partial(self._held[1].keep_replies, own=rows.rows, admitted=len(rows.rows) - len(chosen))}
+
+    def _pass_by(self, rows: Rows) -> None:
+        unreceive(rows.rows, self.inbound.marks)
+        self.held_lost += int(np.count_nonzero(_qos(rows) == 0))
 
     def _accept(self, rows: Rows, sources: list[Source]) -> Answers[Source] | None:
         """What came, and the QoS 2 ids it came with, in one write."""
-        answers = None
-        verdict = self._judge(rows)
+        answers: Answers[Source] | None = None
+        verdict = None
+        if self._passing_by and not self._offering:
+            self._pass_by(rows)
+            rows, answers = rows.only(np.zeros(0, np.int64)), dict.fromkeys(sources, only_completions)
+        else:
+            verdict = self._judge(rows)
         if verdict is not None:
             if verdict.held:
                 answers = self._hold_back(verdict, rows, sources[0])
@@ -259,7 +276,7 @@ class Consumer:
 
     def end_level(self) -> None:
         """The remote has sent all that is stored there: what is retained here and is not there any more is deleted."""
-        if self._held is not None:
+        if self._held is not None or self._passing_by:
             self.levels.end()  # there may be more of it than we have room for: at the next connection
             return
         changes = Changes()

@@ -325,8 +325,8 @@ class Uplink:
             self._link.write(data)
             if self._consumer.full:
                 self._link.pause_reading()
-            if self._consumer.holds_too_much:
-                self._fail(Reason.QUOTA_EXCEEDED, "there is no room for what the remote broker sends")
+            if self._consumer.has_passed_by:
+                self._fail(Reason.QUOTA_EXCEEDED, "there was no room for all that the remote broker sent: it is to come again")
 
     def failed(self, rows: Rows) -> None:
         unreceive(rows.rows, self._consumer.inbound.marks)

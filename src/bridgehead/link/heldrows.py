@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import numpy.typing as npt
 
 from bridgehead.wire.intake import Rows
 from bridgehead.wire.kernels_scan import FLAGS, PACKET_ID, QOS_MASK
+from bridgehead.wire.packettype import PacketType
+
+PUBCOMP: Final = PacketType.PUBCOMP << 4
 
 
 class HeldRows:
@@ -32,6 +37,17 @@ class HeldRows:
         return replies[:at]
 
 
+def only_completions(replies: bytes) -> bytes:
+    """Those that answer PUBREL, for what was taken earlier."""
+    kept, at = b"", 0
+    while at < len(replies):
+        following = at + 2 + replies[at + 1]
+        if replies[at] == PUBCOMP:
+            kept += replies[at:following]
+        at = following
+    return kept
+
+
 def reply_of(replies: bytes, own: npt.NDArray[np.int64], row: int) -> int:
     """Where among the replies of one sender the acknowledgement of this row begins; all of them if it has none.
 
@@ -41,7 +57,7 @@ def reply_of(replies: bytes, own: npt.NDArray[np.int64], row: int) -> int:
     at, expected = 0, 0
     while at < len(replies) and expected < len(acknowledged):
         position, packet_id = acknowledged[expected]
-        if replies[at] != 0x70 and int.from_bytes(replies[at + 2 : at + 4], "big") == packet_id:
+        if replies[at] != PUBCOMP and int.from_bytes(replies[at + 2 : at + 4], "big") == packet_id:
             if position >= row:
                 return at
             expected += 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -140,16 +140,32 @@ async def test_below_the_free_space_only_qos_0_comes_in(remote: Remote) -> None:
     await bridge.uplink.stop()
 
 
-async def test_a_remote_that_sends_on_regardless_is_sent_away(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_remote_sends_beyond_what_is_held_is_passed_by_and_comes_again_when_there_is_room(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On this connection come the acknowledgements for what is pushed: to end it before there is room is never to have any."""
     monkeypatch.setattr(module, "HELD_BYTES", 1000)
     bridge = Span(remote.port, pull=True, pull_limit=1)
     visit = await connected(remote, bridge)
-    more: list[Any] = [Publish("in/a", bytes(600), 1, packet_id=at) for at in (1, 2, 3)]
-    visit.send(*more)
-    assert await visit.next(Puback) == Puback(1)
+    visit.send(Publish("in/a", b"1", 2, packet_id=1))
+    assert await visit.next(Pubrec) == Pubrec(1)
+    large = [Publish("in/a", (b"%d" % at).ljust(600), 2 - at % 2, packet_id=at) for at in range(2, 6)]
+    visit.send(*large[:2])
+    await until(lambda: bridge.consumer._passing_by)
+    visit.send(*large[2:], Publish("in/a", b"6"), Pubrel(1))
+    assert await visit.next(Pubcomp) == Pubcomp(1), "what was taken before goes on"
+    assert (bridge.uplink.connected, bridge.consumer.held_lost) == (True, 1)
+    bridge.consume()
+    assert await visit.next(Pubrec) == Pubrec(2)
+    bridge.consume()
+    assert await visit.next(Puback) == Puback(3)
     assert (await visit.next(Disconnect)).reason == Reason.QUOTA_EXCEEDED
     visit = await accepted(remote, bridge, present=True)
     bridge.consume()
-    visit.send(more[1])
-    assert await visit.next(Puback) == Puback(2)
+    visit.send(Pubrel(2), replace(large[2], dup=True))
+    assert await visit.next(Pubcomp) == Pubcomp(2)
+    assert await visit.next(Pubrec) == Pubrec(4)
+    bridge.consume()
+    visit.send(replace(large[3], dup=True))
+    assert await visit.next(Puback) == Puback(5)
     await bridge.uplink.stop()
