@@ -57,7 +57,7 @@ class Watchdog:
         if idle or not work.listening or marks != self._marks:
             self._marks, self._since = marks, now
             return None
-        if now - self._since < self._seconds:
+        if now < self._since + self._seconds:
             return None
         if work.in_flight:
             what = f"{work.in_flight} messages are in flight and none was acknowledged"

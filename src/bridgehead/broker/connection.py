@@ -209,13 +209,13 @@ class Connection:
         """True when we have ended it and the peer, given time, does not take what was written before."""
         if self.closing and self._ending_since is None:
             self._ending_since = now
-        return self._ending_since is not None and now - self._ending_since >= END_WITHIN
+        return self._ending_since is not None and now >= self._ending_since + END_WITHIN
 
     def silent_since(self, now: float) -> bool:
         """True when the peer has been silent for longer than it may; a connection we do not read from is excused."""
         if not self.link.reading:
             self._last_heard = now
-        return bool(self._keep_alive) and now - self._last_heard > self._keep_alive
+        return bool(self._keep_alive) and now > self._last_heard + self._keep_alive
 
     def link_writable(self) -> None:
         if self.session is not None:

@@ -40,7 +40,7 @@ class ClientSession:
 
     def over(self, now: float) -> bool:
         """Whether its time has passed since its last connection ended."""
-        return self.ended_at is not None and self.expiry != NEVER and now - self.ended_at >= self.expiry
+        return self.ended_at is not None and self.expiry != NEVER and now >= self.ended_at + self.expiry
 
     def attach(self, link: Link, version: int, window: int, max_packet: int, now_us: int) -> None:
         """A connection takes the session over: what was unacknowledged goes out again, then what waits."""
